@@ -1,7 +1,9 @@
-//! CQL servers that stop for a while during approvals: every approved write is made once. While one of three servers is
-//! stopped, no turn fails. Callers read continuously meanwhile, and the memory of gateways and nodes stays bounded.
+//! Stops CQL servers while users approve writes and other callers read continuously. The tests that use it check that
+//! every approved write takes effect exactly once, that no turn fails while one of three servers is stopped, and that the
+//! memory of gateways and nodes stays bounded.
 //!
-//! The latencies are those of approvals that overlap a stop; the approvals before and after it would hide the slow ones.
+//! The latencies are those of approvals that overlap a stop. The fast approvals before and after a stop would hide slow
+//! ones in a percentile.
 
 use std::fmt;
 use std::ops::Range;
@@ -30,7 +32,7 @@ use crate::harness::cluster::{Cluster, Setup};
 use crate::harness::migrations::migrate_at_once;
 use crate::harness::settings::INVOICE;
 
-/// Script of the model: one round with a write, whose name is the user's message.
+/// Script of the model: one round that creates a tag whose name is the user's message.
 const SCRIPT: &str = "
 rules:
   - when: {user: {contains: work}}
@@ -40,14 +42,14 @@ rules:
 ";
 
 const USERS: usize = 8;
-/// Number of the tenant that reads. Its reads do not use the shares of the tenant that approves.
+/// Index of the tenant that reads: a tenant of its own, so that reads do not use the permits of the tenant that approves.
 const READER: usize = 1;
-/// Number of approvals in flight when a server stops.
+/// Minimum number of approvals in flight when a server stops.
 pub const IN_FLIGHT_MIN: usize = 3;
-/// Time for which the approvals continue after the stop.
+/// Time for which approvals continue after a stop.
 const AFTER_STOP: Duration = Duration::from_secs(2);
 
-/// A stop of one CQL server; with one server, of all.
+/// A stop of one CQL server. If [`Plan::cql_nodes`] is 1, no other server runs meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// The server is suspended (SIGSTOP) for this time.
@@ -68,7 +70,7 @@ pub struct Plan {
     pub migrations: usize,
 }
 
-/// Approvals of all users.
+/// Numbers of the approvals of all users during one stop.
 #[derive(Debug, Default)]
 struct Progress {
     approved: AtomicUsize,
@@ -130,12 +132,12 @@ impl Report {
         self.stops.iter().flat_map(|stop| &stop.writes)
     }
 
-    /// Returns the number of approvals that overlapped the stop with the fewest of them.
+    /// Returns the number of approvals that overlapped a stop, for the stop with the fewest.
     pub fn overlapping(&self) -> usize {
         self.stops.iter().map(|stop| stop.latencies().len()).min().unwrap_or_default()
     }
 
-    /// Returns the largest growth of a gateway or node during a stop, in bytes.
+    /// Returns the largest growth of the memory of a gateway or node during a stop, in bytes.
     pub fn memory_growth(&self) -> u64 {
         self.stops.iter().flat_map(|stop| &stop.memory).map(MemoryUse::growth).max().unwrap_or_default()
     }
@@ -145,7 +147,7 @@ impl Report {
         self.stops.iter().map(|stop| stop.reads_in_flight).max().unwrap_or_default()
     }
 
-    /// Returns the longest 99th percentile of the approvals that overlapped a stop.
+    /// Returns the 99th percentile of the latencies of the approvals that overlapped a stop, for the slowest stop.
     pub fn p99(&self) -> Duration {
         self.stops.iter().map(|stop| stop.percentile(0.99)).max().unwrap_or_default()
     }
@@ -203,11 +205,12 @@ pub async fn run(plan: Plan) -> Result<Report> {
         }
         wait_for_approvals(&progress, plan.approvals / 10).await;
         println!("{stop:?}");
-        // If all servers stop, the reads accumulate; else they must not delay the approvals.
+        // If the only server stops, a high load must not accumulate reads without a bound. If other servers run, a low load
+        // does not delay the approvals.
         let load = if nodes == 1 { ReadLoad::HIGH } else { ReadLoad::LOW };
         let sampling = tokio::spawn(sample(measure(&cluster)?, over.clone()));
         let mut readers = read_continuously(&cluster, READER, load, &over).await;
-        // The start of the reads takes time.
+        // The approvals that were in flight may have ended while the reads started.
         wait_for_approvals(&progress, 0).await;
         let (stop, target) = (*stop, random.random_range(0..nodes));
         let time;
@@ -232,7 +235,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
     Ok(Report { stops, lost, violations: check(&evidence) })
 }
 
-/// Waits until enough approvals are made, and [`IN_FLIGHT_MIN`] are in flight.
+/// Waits until `approved` approvals have ended and [`IN_FLIGHT_MIN`] others are in flight.
 async fn wait_for_approvals(progress: &Progress, approved: usize) {
     folio_testkit::wait_for("approvals in flight", Duration::from_secs(60), async || {
         let in_flight = progress.in_flight.load(Ordering::Relaxed);
@@ -254,21 +257,21 @@ fn create_user(
     SimulatedUser::new(name, tenant, document, gateways, log.clone(), random, refusals.clone())
 }
 
-/// Approves writes until the stop is over and all users together have approved enough.
+/// Approves writes until the stop is over and all users together have made `approvals_min` approvals.
 async fn approve_until(
     mut user: SimulatedUser,
     over: watch::Receiver<bool>,
-    (progress, enough): (Arc<Progress>, usize),
+    (progress, approvals_min): (Arc<Progress>, usize),
 ) -> Vec<ApprovedWrite> {
     let mut writes = Vec::new();
-    while !*over.borrow() || progress.approved.load(Ordering::Relaxed) < enough {
+    while !*over.borrow() || progress.approved.load(Ordering::Relaxed) < approvals_min {
         writes.push(user.approve_write(writes.len(), &progress.in_flight).await);
         progress.approved.fetch_add(1, Ordering::Relaxed);
     }
     writes
 }
 
-/// Stops a server and starts it again. Returns the time of the stop.
+/// Stops a server and starts it again. Returns the servers, and the begin and end of the stop.
 fn stop_server(mut servers: Servers, target: usize, stop: Stop) -> Result<(Servers, Range<Instant>)> {
     let since = Instant::now();
     match stop {
@@ -281,12 +284,12 @@ fn stop_server(mut servers: Servers, target: usize, stop: Stop) -> Result<(Serve
             node.resume()?;
         }
     }
-    println!("over after {:.1?}", since.elapsed());
+    println!("the stop ended after {:.1?}", since.elapsed());
     Ok((servers, since..Instant::now()))
 }
 
-/// Returns a text if the turn of the write did not complete or the write does not have exactly one effect, one op row and
-/// one audit entry.
+/// Returns a description of the defect if the turn of the write did not complete, or if the write does not have exactly
+/// one tag, one op row and one audit entry.
 fn lost(write: &ApprovedWrite, evidence: &Evidence) -> Option<String> {
     let is_of_turn = |call: &CallId| call.turn == write.turn;
     let tags = evidence

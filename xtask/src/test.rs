@@ -1,4 +1,4 @@
-//! `cargo xtask test`: runs every test of the project on real servers, and lists skipped tests with the reason.
+//! `cargo xtask test`: runs every test of the project on real servers, and lists skipped tests.
 
 use std::process::ExitStatus;
 
@@ -30,13 +30,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     arguments.install.require(missing)?;
     let deployed = if arguments.filter.is_none() { deploy::check(false)? } else { 0 };
     let clients = if arguments.filter.is_none() { Some(clients::test()?) } else { None };
-    // The server embeds the page. The page contains the client for TypeScript.
+    // The order matters: the page contains the client for TypeScript, and the server, which `run_tests` builds, embeds
+    // the page.
     let page = if arguments.filter.is_none() { page::build()? } else { Counts::default() };
     let (mut counts, status) = run_tests(arguments.filter.as_deref(), clients.as_ref())?;
     counts.passed += deployed + clients.map_or(0, |clients| clients.counts.passed);
     counts.merge(page);
     let browsed = if arguments.filter.is_none() { page::browse() } else { Ok(Counts::default()) };
-    // The counts are printed also if the page fails in the browser.
+    // A failure of the page in the browser must not hide the counts of the other tests.
     let failure = match browsed {
         Ok(browsed) => {
             counts.merge(browsed);
@@ -69,7 +70,7 @@ fn run_tests(filter: Option<&str>, clients: Option<&Clients>) -> Result<(Counts,
     let mut command = cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs(servers.variables());
     command.envs(clients.into_iter().flat_map(Clients::variables));
-    // Most tests wait for servers, processes and timers.
+    // Two threads per core, because most tests wait for servers, processes and timers.
     let threads = 2 * std::thread::available_parallelism()?.get();
     command.env("RUST_TEST_THREADS", threads.to_string());
     command.envs(SCHEMATHESIS.path().map(|program| ("FOLIO_TEST_SCHEMATHESIS", program)));

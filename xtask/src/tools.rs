@@ -48,7 +48,7 @@ pub(crate) const PDFTOPPM: Tool =
     Tool { program: "pdftoppm", purpose: "text of scanned PDFs", source: Source::Debian("poppler-utils") };
 pub(crate) const LIBREOFFICE: Tool = Tool {
     program: "soffice",
-    purpose: "PDF forms of office documents",
+    purpose: "PDF renditions of office documents",
     source: Source::Debian("libreoffice-writer-nogui"),
 };
 pub(crate) const BUF: Tool = Tool {

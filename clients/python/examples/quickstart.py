@@ -13,7 +13,7 @@ MESSAGE = "create a schema and a prompt for documents like this and extract"
 
 
 def approve(approval: folio.Approval) -> folio.Decision:
-    """Approves each call that this user may approve; a program shows the call to a person here."""
+    """Approves each call that this user may approve. A real program would let a person decide."""
     rule, roles = approval.rule or "none", ", ".join(approval.roles) or "any"
     excluded = "yes" if approval.is_requester_excluded else "no"
     print(f"waits: {approval.tool}; rule: {rule}; roles: {roles}; requester excluded: {excluded}")

@@ -1,4 +1,4 @@
-// The client of both platforms.
+// The client, without the functions that differ between Node.js (`node.ts`) and browsers (`web.ts`).
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { createClient, type Client as ServiceClient, type Transport } from "@connectrpc/connect";
 import type { Approver } from "./approvals.js";
@@ -17,33 +17,33 @@ import { WatchedItems, type WatchResponse } from "./watched_items.js";
 const ENDED_JOBS = new Set([v1.JobState.COMPLETED, v1.JobState.FAILED, v1.JobState.CANCELLED]);
 const SETTLED_DOCUMENTS = new Set([v1.DocumentState.READY, v1.DocumentState.NO_TEXT, v1.DocumentState.FAILED]);
 
-/** Options of a chat: further fields of the request, and the decisions about waiting calls. */
+/** Options of a chat: the fields of `ChatRequest` except the text, and the function that decides about calls. */
 export type ChatOptions = Omit<MessageInitShape<typeof v1.ChatRequestSchema>, "text" | "$typeName"> & StreamOptions & {
-  /** Decides about each call that waits. Without it, the events end with `awaitingApproval`. */
+  /** Decides about each call that waits for approval. Undefined: the events end with `awaitingApproval`. */
   readonly approve?: Approver | undefined;
 };
 
-/** The documents of a batch. */
+/** Options of a batch: the fields of `RunExtractionsRequest` except the prompt. */
 export type BatchOptions = Omit<MessageInitShape<typeof v1.RunExtractionsRequestSchema>, "promptRevid" | "$typeName">;
 
-/** The functions that differ between the platforms. */
+/** The settings of a client, and the functions that differ between Node.js and browsers. `F` is a file to upload. */
 export interface Platform<F> {
   readonly transport: Transport;
   readonly token: string | undefined;
   readonly organization: string | undefined;
   readonly retry: RetryOptions | undefined;
-  /** Returns the source of a file. */
+  /** Returns the name, the size and the chunks of a file. */
   source(file: F, options: UploadOptions): Promise<FileSource>;
-  /** Sends a file once. Undefined: the RPC `UploadDocument` sends it. */
+  /** Uploads a file, without retries. Undefined: the client uploads it with the RPC `UploadDocument`. */
   readonly send?: (client: Client<F>, source: FileSource, options: UploadOptions, requestId: string) => Promise<v1.Document>;
   close(): void;
 }
 
 /**
  * A connection to a server. The attributes are the services of the API: `client.tags.createTag({ tag: { name: "paid" } })`. Each
- * call carries the token, throws a `FolioError` if it fails, and is repeated as the server requests. A request without a
- * `requestId` gets one, so that a repetition changes nothing twice. The other methods combine several calls, and survive a lost
- * connection.
+ * call carries the token, and throws a `FolioError` if it fails. A call is repeated if the server states a retry delay or cannot be
+ * reached (`RetryOptions`). A request without a `requestId` gets one, so that a repetition has no second effect. The methods of the
+ * client itself combine several calls, and survive a lost connection.
  */
 export class Client<F> {
   readonly accounts: ServiceClient<typeof v1.AccountService>;
@@ -137,7 +137,7 @@ export class Client<F> {
     }
   }
 
-  /** Waits until the text of a document is READY, or is NO_TEXT or FAILED. */
+  /** Waits until the state of a document is READY, NO_TEXT or FAILED, and returns the document. */
   async waitForText(documentId: string): Promise<v1.Document> {
     for await (const { change } of this.watchDocument(documentId)) {
       const document = change.case === "document" ? change.value.document : undefined;
@@ -170,7 +170,7 @@ export class Client<F> {
     return new Turn(this.conversations, this.#policy, start, approve, options);
   }
 
-  /** Returns the state of a document and its newest extractions, and then each change. Ends when the document is deleted. */
+  /** Returns a document and its newest extractions, and then each change. Ends when the document is deleted. */
   async *watchDocument(documentId: string, watch?: StreamOptions): AsyncGenerator<v1.WatchDocumentResponse, void> {
     let hasProgress = false;
     try {
@@ -255,7 +255,7 @@ export function extractionOf(job: v1.Job): string {
 }
 
 function present<T>(value: T | undefined): T {
-  if (value === undefined) throw new FolioError("INTERNAL", "", "invalid response of the server: a part is missing");
+  if (value === undefined) throw new FolioError("INTERNAL", "", "invalid response of the server: a required field is missing");
   return value;
 }
 

@@ -1,11 +1,11 @@
-// Uploads of browsers: a form over REST.
+// Uploads from browsers: a multipart form over REST, because a browser streams no request.
 import type { Client } from "./client.js";
 import { FolioError, type ErrorCode, type FieldViolation } from "./errors.js";
 import type * as v1 from "./gen/v1.js";
 import type { Credential } from "./transport.js";
 import type { FileSource, UploadOptions } from "./uploads.js";
 
-/** The code of a status of HTTP. Any other status is INTERNAL. */
+/** Error codes by HTTP status. The code of any other status is INTERNAL. */
 const CODES: Readonly<Record<number, ErrorCode>> = {
   400: "INVALID_ARGUMENT",
   401: "UNAUTHENTICATED",
@@ -24,13 +24,14 @@ const CODES: Readonly<Record<number, ErrorCode>> = {
   504: "UNAVAILABLE",
 };
 
+/** An HTTP response. `retryAfter`: the header `retry-after`. */
 interface Answer {
   readonly status: number;
   readonly text: string;
   readonly retryAfter: string | null;
 }
 
-/** Sends a file once and returns its document. */
+/** Sends a file, without retries, and returns its document. */
 export async function sendMultipart<F>(
   client: Client<F>,
   baseUrl: string,
@@ -61,7 +62,7 @@ export async function sendMultipart<F>(
   return document;
 }
 
-/** The body of an answer, of which each member may be missing or have another type. */
+/** The JSON body of a response. A proxy may have answered, so that any member may be missing or have another type. */
 interface Body {
   readonly document?: { readonly document_id?: unknown } | null;
   readonly detail?: unknown;
@@ -78,7 +79,7 @@ export function documentIdOf({ status, text, retryAfter }: Answer): string {
   const listed = violations.map(({ field, description }) => `${field}: ${description}`).join("; ");
   const detail = typeof body.detail === "string" ? body.detail : listed;
   const reason = typeof body.code === "string" ? body.code : violations.length > 0 ? "INVALID_FIELD" : "";
-  // A page of another origin may not be permitted to read the header.
+  // The body comes first, because CORS may hide the header from a page of another origin.
   const seconds = Number(body.retry_after_seconds ?? retryAfter ?? Number.NaN);
   throw new FolioError(CODES[status] ?? "INTERNAL", reason, detail || `the upload failed with HTTP status ${status}`, {
     retryAfter: Number.isFinite(seconds) ? seconds * 1_000 : undefined,
@@ -86,7 +87,7 @@ export function documentIdOf({ status, text, retryAfter }: Answer): string {
   });
 }
 
-/** Parses a body. A proxy may answer with another type of content. */
+/** Parses a body. Returns an empty body for text that is not JSON, such as the error page of a proxy. */
 function parse(text: string): Body {
   try {
     return (JSON.parse(text) as Body | null) ?? {};
@@ -106,7 +107,7 @@ function post(
   body: FormData,
   progress: (sent: number) => void,
 ): Promise<Answer> {
-  // Only XMLHttpRequest reports the progress of a request.
+  // `fetch` does not report the progress of an upload.
   if (typeof XMLHttpRequest === "undefined") return postByFetch(url, headers, body);
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();

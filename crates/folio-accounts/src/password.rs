@@ -16,11 +16,13 @@ pub const PASSWORD_CHARS_MIN: usize = 12;
 // proto: ChangePasswordRequest.current_password "{} characters"
 // proto: ChangePasswordRequest.new_password "{} characters"
 pub const PASSWORD_CHARS: usize = 256;
-/// Maximum length of a text that is normalized, in bytes. The normal form of a longer text is too long.
+/// Maximum length of a text that is normalized, in bytes. The normal form of a longer text has more than
+/// [`PASSWORD_CHARS`] characters, because no character of it replaces more than 12 bytes.
 const BYTES_MAX: usize = 12 * PASSWORD_CHARS;
 
-/// A password in Unicode normal form C, so that the keyboards of all systems enter the same one. `Debug` does not
-/// reveal it, and it has no `Serialize`: a fast digest of a password must not be stored.
+/// A password in Unicode normal form C, so that the keyboards of all systems enter the same text. `Debug` does not
+/// reveal the password. The type does not implement `Serialize`, so that the stored digest of a request cannot cover a
+/// password: a fast digest would help to guess it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Arc<str>);
 
@@ -28,7 +30,7 @@ impl Password {
     /// Reads a password of [`PASSWORD_CHARS_MIN`] to [`PASSWORD_CHARS`] characters. Any character is permitted.
     ///
     /// # Errors
-    /// `INVALID_FIELD` of `field`.
+    /// `INVALID_FIELD` of `field` for any other length. The message does not contain the text.
     pub fn parse(field: &str, text: &str) -> Result<Self> {
         if text.len() <= BYTES_MAX {
             let normal: String = text.nfc().collect();
@@ -74,7 +76,7 @@ mod tests {
         assert_eq!(Password::parse("p", &composed).unwrap(), Password::parse("p", &decomposed).unwrap());
         assert!(Password::parse("p", &"a\u{308}".repeat(11)).is_err(), "the normal form has 11 characters");
         let different = [" correct horse", "correct horse "].map(|text| Password::parse("p", text).unwrap());
-        assert_ne!(different[0], different[1], "whitespace counts");
+        assert_ne!(different[0], different[1], "surrounding whitespace is a part of a password");
     }
 
     #[test]

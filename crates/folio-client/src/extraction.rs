@@ -52,5 +52,5 @@ impl Client {
 
 /// Returns the part of a response that the API guarantees.
 pub(crate) fn present<T>(part: Option<T>) -> Result<T> {
-    part.ok_or_else(|| Error::new(Code::Internal, "invalid response of the server: a part is missing"))
+    part.ok_or_else(|| Error::new(Code::Internal, "invalid response of the server: a required field is missing"))
 }

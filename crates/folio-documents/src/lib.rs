@@ -6,7 +6,7 @@
 //!   except the directory of a TIFF: a confined child of the same binary ([`worker`]) reads PDF, office documents, mail
 //!   and text under limits of memory, time and output, and Tesseract reads page images under the same limits. A malformed
 //!   or huge file affects only itself.
-//! - [`PageRenderer`] makes renditions of documents (images of pages, PDF forms) in such a child, and stores them in the blob
+//! - [`PageRenderer`] makes renditions of documents (images of pages, PDF files) in such a child, and stores them in the blob
 //!   store.
 //! - [`Cleaner`] removes the bytes of deleted documents and orphaned bytes, and marks the threads of deleted documents
 //!   as expiring.

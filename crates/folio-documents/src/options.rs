@@ -49,7 +49,7 @@ folio_types::settings! {
         pub slow_after_seconds: u64 = 10,
         /// Maximum number of slow documents that do not count against `concurrency`.
         pub slow_concurrency: usize = 2,
-        /// Maximum number of page images and PDF forms that are made concurrently. Further requests wait; organizations
+        /// Maximum number of page images and PDF renditions that are made concurrently. Further requests wait; organizations
         /// take turns.
         pub page_images: usize = 1,
         /// Maximum number of protected PDFs that uploads read concurrently. Further uploads wait; organizations take
@@ -57,7 +57,7 @@ folio_types::settings! {
         pub protected_uploads: usize = 1,
         /// Maximum wall-clock time and processor time of rendering the image of a page, in seconds.
         pub page_image_seconds: u64 = 20,
-        /// Maximum wall-clock time and processor time of making the PDF form of a document, in seconds. Calls between processes
+        /// Maximum wall-clock time and processor time of making the PDF rendition of a document, in seconds. Calls between processes
         /// have a limit of their own, `cluster.call_timeout_seconds`.
         pub pdf_seconds: u64 = 60,
         /// Maximum number of documents in an in-memory queue, half of it for one organization. Further documents wait in
@@ -93,8 +93,8 @@ folio_types::settings! {
         pub tesseract: PathBuf = PathBuf::from("tesseract"),
         /// Path of Poppler's pdftoppm, or a name that is searched in `PATH`.
         pub pdftoppm: PathBuf = PathBuf::from("pdftoppm"),
-        /// Path of LibreOffice's `soffice`, or a name that is searched in `PATH`, which makes the PDF forms of office documents. None:
-        /// a PDF form contains the extracted text.
+        /// Path of LibreOffice's `soffice`, or a name that is searched in `PATH`, which makes the PDF renditions of office documents. None:
+        /// a PDF rendition contains the extracted text.
         pub soffice: Option<PathBuf> = None,
         /// The confinement that the kernel must support.
         pub isolation: Isolation = Isolation::BestEffort,

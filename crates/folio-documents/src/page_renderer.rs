@@ -1,4 +1,4 @@
-//! Makes renditions of documents, and stores them as blobs of their documents: images of pages, and PDF forms.
+//! Makes renditions of documents, and stores them as blobs of their documents: images of pages, and PDF files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const WAIT: Duration = Duration::from_secs(20);
 const RETRY_SOON: Duration = Duration::from_millis(500);
 /// Maximum size of an image in bytes.
 const IMAGE_BYTES: u64 = 64 * 1024 * 1024;
-/// Maximum size of a PDF form in bytes.
+/// Maximum size of a PDF rendition in bytes.
 const PDF_BYTES: u64 = 256 * 1024 * 1024;
 /// Maximum output of LibreOffice for the terminal, in bytes.
 const MESSAGES_BYTES: u64 = 64 * 1024;
@@ -78,7 +78,7 @@ impl PageRenderer {
     /// Makes a rendition of a document and stores it under [`Rendition::blob`], unless it is stored already.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the document does not exist, `UNSUPPORTED_TYPE` if the document has no such rendition, `NO_TEXT` if a PDF form
+    /// `NOT_FOUND` if the document does not exist, `UNSUPPORTED_TYPE` if the document has no such rendition, `NO_TEXT` if a PDF rendition
     /// needs the text and the document has none, `INVALID_FIELD` if the page or the document cannot be rendered, `OVERLOADED` if too
     /// many renditions are made.
     pub async fn render(&self, org: &OrgId, id: &DocumentId, rendition: &Rendition) -> Result<()> {
@@ -100,7 +100,7 @@ impl PageRenderer {
             Method::Soffice(program) => match self.convert(&document, &program, folder).await {
                 Ok(converted) => converted,
                 Err(problem) => {
-                    tracing::warn!(document = %document.id, problem, "LibreOffice made no PDF form; it contains the text");
+                    tracing::warn!(document = %document.id, problem, "LibreOffice failed; the PDF rendition contains the text");
                     self.write_text(&document, folder).await?
                 }
             },
@@ -121,9 +121,10 @@ impl PageRenderer {
                 Ok(Method::Child(Job::PdfOfImage { max_pages: self.options.max_pages }))
             }
             Rendition::Pdf => match (route(media_type), self.options.soffice.as_deref().and_then(soffice)) {
-                (Route::Pdf, _) => {
-                    Err(Error::precondition(Reason::UnsupportedType, "a PDF file is its own PDF form: download it"))
-                }
+                (Route::Pdf, _) => Err(Error::precondition(
+                    Reason::UnsupportedType,
+                    "a PDF file has no PDF rendition: download the original",
+                )),
                 // LibreOffice reads no mail.
                 (Route::Office, Some(program)) if media_type != "message/rfc822" => Ok(Method::Soffice(program)),
                 _ => Ok(Method::Text),
@@ -230,11 +231,11 @@ impl PageRenderer {
         match &document.state {
             TextState::Ready => {}
             TextState::Uploaded | TextState::Processing => {
-                let message = "the text of the document is not extracted yet; its PDF form contains the text";
+                let message = "the text of the document is not extracted yet; its PDF rendition contains the text";
                 return Err(Error::precondition(Reason::NoText, message).retry_after(RETRY_SOON));
             }
             TextState::NoText(reason) | TextState::Failed(reason) => {
-                let message = format!("the document has no text for its PDF form: {reason}");
+                let message = format!("the document has no text for its PDF rendition: {reason}");
                 return Err(Error::precondition(Reason::NoText, message));
             }
         }
@@ -254,7 +255,7 @@ impl PageRenderer {
             pdf_form::write_text(file, pages).map(drop)
         };
         let ended = tokio::task::spawn_blocking(write).await;
-        ended.map_err(|error| Error::internal(format!("the PDF form was not written: {error}")))?.map_err(disk)?;
+        ended.map_err(|error| Error::internal(format!("the PDF rendition was not written: {error}")))?.map_err(disk)?;
         File::open(&path).await.map(BufReader::new).map_err(disk)
     }
 

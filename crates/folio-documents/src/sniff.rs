@@ -60,7 +60,7 @@ pub fn route(media_type: &str) -> Route {
     }
 }
 
-/// Returns true if the PDF form of a file shows the images of the file.
+/// Returns true if the PDF rendition of a file shows the images of the file.
 pub(crate) fn is_image(media_type: &str) -> bool {
     matches!(route(media_type), Route::Image | Route::Tiff)
         || matches!(media_type, "image/gif" | "image/webp" | "image/bmp")

@@ -1,4 +1,5 @@
-//! The actor of a running job. It handles one message, which runs the job until the job ends, waits or is handed over.
+//! The actor of a running job. The actor handles one message, which runs the job until the job ends, waits or is handed
+//! over to another node.
 
 use std::sync::Arc;
 
@@ -9,11 +10,13 @@ use crate::shared::{Key, Shared};
 
 pub(crate) struct JobActor;
 
+/// The arguments and the state of the actor.
 pub(crate) struct Start {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: Key,
 }
 
+/// The only message of the actor, which the actor sends to itself at its start.
 pub(crate) struct Run;
 
 impl Actor for JobActor {

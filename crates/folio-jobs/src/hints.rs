@@ -1,8 +1,9 @@
 //! Hints of jobs that can start, so that a node starts them before its next sweep.
 //!
-//! The processes of a cluster share a queue of hints in Redis. Any node takes a hint and starts the job, wherever the job
-//! is placed: the fence of the header permits one start. Each hint wakes one node that waits, and a node waits only while it
-//! may run a further job. A lost notification costs up to [`POLL_INTERVAL`], a lost hint the time until the next sweep.
+//! The processes of a cluster share a queue of hints in Redis. Any node takes a hint and starts the job, even if another
+//! node would sweep the job: the write of the start is conditional on the fence of the job's header, so that only one node
+//! starts it. Each hint wakes one node that waits, and a node waits only while it has capacity for a further job. A lost
+//! notification delays a job by up to [`POLL_INTERVAL`], a lost hint until the next sweep.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +18,14 @@ use crate::supervisor::SupervisorMsg;
 
 /// Maximum number of hints of one read.
 const HINTS_PER_READ: usize = 16;
-/// Time after which another node takes a hint whose node died.
+/// Time after which another node may take a hint that a node took and did not complete, because the node died.
 const ABANDONED_AFTER: Duration = Duration::from_secs(30);
 /// Maximum time between two reads while no hint wakes this process.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of reads while the queue is unavailable.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The hints of a process. Cheap to clone.
+/// The queue of hints. Cheap to clone.
 #[derive(Clone)]
 pub struct JobHints {
     queue: Arc<dyn JobStore>,
@@ -41,17 +42,17 @@ impl JobHints {
         Self { queue }
     }
 
-    /// Returns the queue of the hints.
     pub fn queue(&self) -> Arc<dyn JobStore> {
         Arc::clone(&self.queue)
     }
 
-    /// Adds a hint of a job that can start.
+    /// Adds a hint of a job that can start. A failure is only logged, because the next sweep finds the job.
     pub async fn push(&self, queue: JobQueue, org: &OrgId, job: &JobId) {
         hint_job(&*self.queue, queue, org, job).await;
     }
 
-    /// Takes hints. Each hint is taken once, whether or not the job starts.
+    /// Removes hints from the queue and returns their jobs, at most [`HINTS_PER_READ`]. A job that does not start gets no
+    /// second hint.
     pub(crate) async fn take(&self, worker: &Incarnation) -> Result<Vec<(JobQueue, Key)>> {
         let claimed = self.queue.claim(JOB_HINTS, worker, HINTS_PER_READ, ABANDONED_AFTER).await?;
         let mut keys = Vec::with_capacity(claimed.len());
@@ -62,16 +63,16 @@ impl JobHints {
         Ok(keys)
     }
 
-    /// Waits for a hint of any process, for at most [`POLL_INTERVAL`]. If the queue is unavailable, the time passes.
+    /// Waits until any process adds a hint, at most [`POLL_INTERVAL`]. If the queue is unavailable, waits that long.
     pub(crate) async fn wait(&self) {
         if let Err(error) = self.queue.wait_for_push(JOB_HINTS, POLL_INTERVAL).await {
-            tracing::debug!(%error, "no hint of a job wakes this node; it reads them periodically");
+            tracing::debug!(%error, "cannot wait for hints of jobs; this node reads them periodically");
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
-/// Starts the jobs of hints until the node drains or stops.
+/// Spawns a task that starts the jobs of hints until the node drains or stops.
 pub(crate) fn until_stopped(shared: &Arc<Shared>, supervisor: ActorRef<SupervisorMsg>) {
     let shared = Arc::clone(shared);
     let tracker = shared.tracker.clone();
@@ -89,11 +90,11 @@ async fn start_jobs(shared: &Shared, supervisor: &ActorRef<SupervisorMsg>) {
                 for (queue, key) in keys {
                     let _ = supervisor.send_message(SupervisorMsg::Start(queue, key));
                 }
-                // A full node leaves the next hints to the others.
+                // A node without capacity leaves the next hints to other nodes.
                 (!shared.has_capacity()).then_some(POLL_INTERVAL)
             }
             Err(error) => {
-                tracing::debug!(%error, "the hints of jobs are unavailable");
+                tracing::debug!(%error, "cannot read the hints of jobs");
                 Some(RETRY_INTERVAL)
             }
         };

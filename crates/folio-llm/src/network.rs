@@ -1,9 +1,9 @@
-//! Address restrictions for URLs of tenants (base URLs of models, webhook endpoints): they must not reach the operator's own
-//! network under any name.
+//! Protection against server-side request forgery (SSRF): requests to URLs of tenants (base URLs of models, webhook
+//! endpoints) must not reach the operator's own network.
 //!
 //! A literal address is checked when the URL is stored and when its endpoint is created. A name is checked at each
-//! resolution by the resolver of the connection itself, so that a name server cannot change its answer after the check.
-//! Redirects are not followed, and no proxy is used.
+//! resolution by the resolver of the connection itself, so that a name server cannot change its answer after the check
+//! (DNS rebinding). Redirects are not followed, and no proxy is used.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -53,8 +53,8 @@ impl<'de> Deserialize<'de> for Network {
     }
 }
 
-/// Addresses that URLs of tenants may have: public addresses and networks that the operator allows, without
-/// networks that the operator denies.
+/// Addresses that URLs of tenants may have: public addresses and networks that the operator allows, except networks
+/// that the operator denies.
 #[derive(Debug, Clone, Default)]
 pub struct AddressPolicy {
     allowed: Arc<[Network]>,
@@ -85,12 +85,12 @@ impl AddressPolicy {
     /// Makes the clients of a builder connect to permitted addresses only, without redirects. The caller checks each URL
     /// with [`Self::allows_url`] before a request, because a literal address is not resolved.
     pub fn restrict(&self, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
-        // A proxy would resolve the name without this check.
+        // A proxy would resolve the name itself, without the check of the resolver.
         let resolver = Arc::new(Resolver::new(self.clone()));
         builder.redirect(reqwest::redirect::Policy::none()).no_proxy().dns_resolver(resolver)
     }
 
-    /// Returns true if the URL contains a name or a permitted address. A name is checked at its resolution.
+    /// Returns true if the host of the URL is a name or a permitted address. A name is checked at its resolution.
     pub fn allows_url(&self, url: &Url) -> bool {
         // The URL parser normalizes every notation of an address.
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
@@ -150,7 +150,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     (first & 0xe000) == 0x2000 && !documentation && !protocol
 }
 
-/// Resolver of connections. Returns only permitted addresses.
+/// A DNS resolver of HTTP clients that returns only permitted addresses.
 #[derive(Debug, Clone)]
 struct Resolver<L = SystemLookup> {
     policy: AddressPolicy,
@@ -167,7 +167,7 @@ trait Lookup: Clone + Send + Sync + 'static {
     fn lookup(&self, name: String) -> impl Future<Output = std::io::Result<Vec<SocketAddr>>> + Send;
 }
 
-/// Resolves names with the operating system.
+/// The resolver of the operating system.
 #[derive(Debug, Clone)]
 struct SystemLookup;
 
@@ -177,8 +177,8 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// The name does not exist or has no permitted address. The error is the same for both, because a difference would
-/// reveal names and networks of the operator.
+/// The error for a name that does not exist, and for one without a permitted address. A difference would reveal names
+/// and networks of the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("the host has no permitted address")]
 struct NotPermitted;
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(answers[0], answers[1]);
     }
 
-    /// Returns one answer after another, like a name server that changes its answer.
+    /// A name server that changes its answer: each lookup returns the next element.
     #[derive(Clone)]
     struct Rebinding(Arc<Mutex<Vec<Vec<&'static str>>>>);
 

@@ -1,19 +1,26 @@
-//! Counting tokens without a tokenizer.
+//! Estimates of token counts without a tokenizer.
 //!
-//! The estimate is an upper bound for the byte-pair vocabularies in use, so that calls exceed neither context windows
-//! nor credit reservations. On English text the estimate exceeds the exact count by about a quarter. Its computation
-//! takes linear time, does not allocate, and needs no vocabulary file.
+//! [`count_tokens`] returns an upper bound for the vocabularies of byte-pair encoding in use, so that model calls exceed
+//! neither context windows nor credit reservations. On English text the bound exceeds the exact count by about a quarter.
+//! `fewest_tokens` returns a lower bound. Both take linear time, do not allocate, and need no vocabulary file.
 
-/// Tokens of a message apart from its text (role and separators).
+/// Tokens that a message adds to those of its text, for its role and the separators.
 pub const MESSAGE_OVERHEAD_TOKENS: u64 = 6;
 
+/// A class of characters that tokenizers treat alike.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
+    /// ASCII letter.
     Letter,
+    /// ASCII digit.
     Digit,
-    Mark,
+    /// Any other visible ASCII character, and ASCII control characters.
+    Punctuation,
+    /// ASCII white space.
     Space,
+    /// CJK, Indic scripts and symbols.
     Wide,
+    /// Latin letters with diacritics, Greek, Cyrillic, Hebrew, Arabic and others.
     Other,
 }
 
@@ -22,21 +29,22 @@ fn class(c: char) -> Class {
         'a'..='z' | 'A'..='Z' => Class::Letter,
         '0'..='9' => Class::Digit,
         c if c.is_ascii_whitespace() => Class::Space,
-        c if c.is_ascii() => Class::Mark,
+        c if c.is_ascii() => Class::Punctuation,
         // Alphabets with code points before the Indic scripts: about two characters per token.
         '\u{80}'..='\u{8ff}' => Class::Other,
         _ => Class::Wide,
     }
 }
 
-/// Returns the tokens of a run of one class, rounded up: one per four letters, per three digits, per two punctuation
-/// marks and per two characters of other alphabets; one and a half per character of everything else (CJK, Indic
-/// scripts, symbols). A single space belongs to the following word, but not to a number.
+/// Returns the tokens of `chars` consecutive characters of one class, rounded up: one per four letters or white space
+/// characters, per three digits, per two punctuation marks and per two characters of other alphabets; one and a half per
+/// wide character. The last white space character before `next` counts only if `next` is a digit, because vocabularies
+/// join a space with the following word, but not with a number.
 fn run_tokens(class: Class, chars: u64, next: Option<Class>) -> u64 {
     match class {
         Class::Letter => chars.div_ceil(4),
         Class::Digit => chars.div_ceil(3),
-        Class::Mark | Class::Other => chars.div_ceil(2),
+        Class::Punctuation | Class::Other => chars.div_ceil(2),
         Class::Space if next == Some(Class::Digit) => chars.div_ceil(4),
         Class::Space => chars.saturating_sub(1).div_ceil(4),
         Class::Wide => chars.saturating_mul(3).div_ceil(2),
@@ -59,9 +67,9 @@ pub fn count_tokens(text: &str) -> u64 {
     total.saturating_add(run_tokens(run.0, run.1, None))
 }
 
-/// Returns a lower estimate of the tokens of a text: one for each run of letters and digits, because no vocabulary in use
-/// joins words, and one for three characters of scripts without word separators. Punctuation and white space, whose runs may be
-/// one token, do not count.
+/// Returns a lower estimate of the tokens of a text: one for each sequence of letters and digits, because no vocabulary in
+/// use joins words, and one for three wide characters. Punctuation and white space do not count, because a sequence of
+/// them may be part of another token.
 pub(crate) fn fewest_tokens(text: &str) -> u64 {
     let (mut words, mut wide, mut in_word) = (0u64, 0u64, false);
     for c in text.chars() {
@@ -74,9 +82,8 @@ pub(crate) fn fewest_tokens(text: &str) -> u64 {
     words.saturating_add(wide / 3)
 }
 
-/// Returns an upper bound of [`fewest_tokens`] without reading the text. A run of letters and digits has at least one byte,
-/// and another byte separates it from the next run. Three characters of scripts without word separators have at least nine
-/// bytes.
+/// Returns an upper bound of [`fewest_tokens`] without reading the text. A sequence of letters and digits has at least one
+/// byte, and another byte separates it from the next sequence. Three wide characters have at least nine bytes.
 pub(crate) fn fewest_tokens_max(text: &str) -> u64 {
     u64::try_from(text.len().div_ceil(2)).unwrap_or(u64::MAX)
 }
@@ -85,7 +92,7 @@ pub(crate) fn fewest_tokens_max(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// Texts with their token counts in `cl100k_base`.
+    /// The exact counts are those of the vocabulary `cl100k_base`.
     #[test]
     fn the_estimate_is_not_below_a_tokenizers_count_and_not_far_above() {
         for (text, exact) in [

@@ -1,4 +1,4 @@
-//! The reservation of one call, from the request for a permit to its settlement.
+//! The credit reservation of one model call, from the write of its ledger row to its settlement.
 
 use folio_credit::{Basis, LedgerRow, SettlementRecord};
 use folio_types::BlockId;
@@ -59,7 +59,7 @@ impl Drop for UnconfirmedReservation {
     }
 }
 
-/// Returns the usage and the price of a settlement, and true if the answer is complete. None: the call was not sent.
+/// Returns the usage and the price of a model call, and true if its answer is complete. None: the call was not sent.
 fn priced(call: &MeteredCall, settlement: &Settlement, prices: &PriceOptions) -> Option<(Usage, Price, bool)> {
     let (usage, completed) = match settlement {
         Settlement::NotSent => return None,
@@ -70,12 +70,12 @@ fn priced(call: &MeteredCall, settlement: &Settlement, prices: &PriceOptions) ->
     Some((usage, prices.price(&call.prices, &usage), completed))
 }
 
-/// Returns the credits of a settlement, at most the reservation.
+/// Returns the credits that a settlement charges, at most `reserved`.
 pub(crate) fn charge(call: &MeteredCall, settlement: &Settlement, prices: &PriceOptions, reserved: u64) -> u64 {
     priced(call, settlement, prices).map_or(0, |(_, price, _)| price.credits.min(reserved))
 }
 
-/// Returns the row with the charge for the settlement, at most the reservation. The excess is written off.
+/// Returns the row with its settlement. The charge is at most the reservation; the excess is written off.
 pub(crate) fn settled(
     row: &LedgerRow,
     call: &MeteredCall,
@@ -96,7 +96,12 @@ pub(crate) fn settled(
         at,
     };
     if settled.written_off > 0 {
-        tracing::warn!(org = %call.org, key = row.key, credits = settled.written_off, "a call exceeded its reservation");
+        tracing::warn!(
+            org = %call.org,
+            key = row.key,
+            credits = settled.written_off,
+            "a model call cost more than its reservation; the excess is written off"
+        );
     }
     LedgerRow { settled: Some(settled), ..row.clone() }
 }

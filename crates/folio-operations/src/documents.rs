@@ -34,7 +34,7 @@ service! {
     GetPageWords, GetPageImage, ReadDocumentAgain, WatchDocument
 }
 
-/// Media type of a document that is its own PDF form.
+/// Media type of a document that is its own PDF rendition.
 const PDF: &str = "application/pdf";
 /// Maximum size of the text of a response.
 // proto: GetDocumentTextRequest.page_count "about {} MiB"
@@ -146,7 +146,7 @@ pub enum DownloadForm {
     /// The uploaded bytes.
     #[default]
     Original,
-    /// The PDF form: the bytes of a PDF file, otherwise a PDF file that a node makes.
+    /// The PDF rendition: the bytes of a PDF file, otherwise a PDF file that a node makes.
     Pdf,
 }
 

@@ -70,14 +70,14 @@ folio_types::with_defaults! {
         pub key_stored_at: Option<Timestamp> = None,
         /// Request field that limits output tokens.
         pub output_limit_field: OutputLimitField = OutputLimitField::default(),
-        /// If true, streaming requests ask for usage.
+        /// If true, streaming requests ask the endpoint to report the token usage.
         pub stream_usage: bool = true,
         /// Models by the name that requests use.
         #[serde(serialize_with = "omit_new_fields", deserialize_with = "ignore_unknown_fields")]
         pub models: BTreeMap<String, ModelOptions> = BTreeMap::new(),
         /// Sorted names from the newest model list of the endpoint.
         pub available: Vec<String> = Vec::new(),
-        /// Context sizes that this list states, by name, in tokens.
+        /// Context sizes in tokens that the newest model list states, by model name.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub available_context_tokens: BTreeMap<String, u32> = BTreeMap::new(),
         /// Time at which `available` was read.
@@ -87,14 +87,15 @@ folio_types::with_defaults! {
 }
 
 impl Provider {
-    /// Returns true if the provider has its own URL or key. Its models, sizes and prices then apply. Without URL and
-    /// key, the provider only restricts the platform's provider of the same name.
+    /// Returns true if the provider has its own URL or key. The models, sizes and prices of such a provider apply. A
+    /// provider without URL and key only restricts the platform's provider of the same name.
     pub fn is_own(&self) -> bool {
         !self.base_url.is_empty() || self.key.is_some()
     }
 }
 
-/// An API key, encrypted with AES-256-GCM for one organization and provider.
+/// A secret, such as the API key of a provider or the secret of a webhook endpoint, encrypted with AES-256-GCM. The
+/// organization and the name of the secret are authenticated, so that a copy in another record cannot be decrypted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedKey {
     /// Id of the master key.
@@ -115,7 +116,8 @@ fn ignore_unknown_fields<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMa
     read.collect()
 }
 
-/// Serializes models. A field that the first stored format lacks is omitted if it has its default.
+/// Serializes models. A field that was added after the first stored format is omitted if it has its default, so that
+/// older versions can read the models.
 fn omit_new_fields<S: Serializer>(models: &BTreeMap<String, ModelOptions>, stored: S) -> Result<S::Ok, S::Error> {
     let written = models.iter().map(|(name, options)| {
         let mut options = serde_json::to_value(options).map_err(S::Error::custom)?;
@@ -131,7 +133,7 @@ fn omit_new_fields<S: Serializer>(models: &BTreeMap<String, ModelOptions>, store
 pub enum ModelSettingsChange {
     /// Creates or replaces a provider. The caller has validated its URL and models.
     SetProvider { name: String, provider: Box<Provider> },
-    /// The platform's provider with this name takes effect again.
+    /// Removes a provider. The platform's provider with the same name, if any, takes effect again.
     RemoveProvider { name: String },
     /// Sets the default model (empty: the platform's) and the fallback models, best first (empty: the platform's).
     /// None: unchanged. The caller has verified that the models exist.
@@ -161,7 +163,7 @@ pub fn check_provider_name(field: &str, name: &str) -> Result<()> {
 }
 
 impl ModelSettings {
-    /// Returns the id of the settings, which is the same for all owners.
+    /// Returns the id of every settings record. Owners are distinguished by the organization in the key of the record.
     pub fn fixed_id() -> &'static ModelSettingsId {
         static ID: LazyLock<ModelSettingsId> = LazyLock::new(|| ModelSettingsId::derive(&["models"]));
         &ID
@@ -235,7 +237,8 @@ impl ModelSettings {
         }
         let (names, bytes) = available_size(self.providers.values());
         if names > AVAILABLE_MAX || bytes > AVAILABLE_BYTES_MAX {
-            return Err(full("names in the lists of its endpoints together", AVAILABLE_MAX));
+            let kind = format!("names and {} KiB in all model lists of its endpoints", AVAILABLE_BYTES_MAX / 1024);
+            return Err(full(&kind, AVAILABLE_MAX));
         }
         let mut providers_by_model: BTreeMap<&str, &str> = BTreeMap::new();
         for (name, provider) in self.providers.iter().filter(|(_, provider)| provider.enabled && provider.is_own()) {
@@ -252,7 +255,8 @@ impl ModelSettings {
     }
 }
 
-/// Returns the first names, as many as the bounds allow in addition to the lists of the owner's other endpoints.
+/// Returns the first names of a model list, as many as the owner's bounds permit. `others`: the other providers of the
+/// owner, whose lists count toward the bounds.
 fn names_within_bounds<'a>(names: &[String], others: impl Iterator<Item = &'a Provider>) -> Vec<String> {
     let (mut count, mut bytes) = available_size(others);
     let fits = |name: &&String| {
@@ -262,7 +266,7 @@ fn names_within_bounds<'a>(names: &[String], others: impl Iterator<Item = &'a Pr
     names.iter().take_while(fits).cloned().collect()
 }
 
-/// Returns the number and total bytes of the names in the lists of providers.
+/// Returns the number and total bytes of the names in the model lists of providers.
 fn available_size<'a>(providers: impl Iterator<Item = &'a Provider>) -> (usize, usize) {
     let names = providers.flat_map(|provider| &provider.available);
     names.fold((0, 0), |(count, bytes), name| (count + 1, bytes + name.len()))

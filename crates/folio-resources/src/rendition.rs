@@ -14,7 +14,7 @@ pub enum Rendition {
 }
 
 impl Rendition {
-    /// Returns the id of the blob that stores the rendition, among the blobs of its document. The PDF form of an office document
+    /// Returns the id of the blob that stores the rendition, among the blobs of its document. The PDF rendition of an office document
     /// contains its text, so that the id changes when the text is extracted again.
     pub fn blob(&self, document: &Document) -> BlobId {
         match self {

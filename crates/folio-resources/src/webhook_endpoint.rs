@@ -1,4 +1,4 @@
-//! Webhook endpoints: URLs to which an organization's events are sent. `folio-webhooks` delivers the events.
+//! Webhook endpoints: URLs to which an organization's events are sent. The crate `folio-webhooks` delivers the events.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct WebhookEndpoint {
     /// Time of the first failed delivery since the last successful one. None: the last delivery succeeded, or there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_since: Option<Timestamp>,
-    /// The reason for which the server disabled the endpoint. None: it did not.
+    /// The reason for which the server disabled the endpoint. None: the server did not disable it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled_reason: Option<String>,
     pub created_by: UserId,
@@ -67,7 +67,7 @@ pub enum WebhookEndpointChange {
         secret: Option<SealedKey>,
         enabled: bool,
     },
-    /// None: unchanged.
+    /// Changes fields. A field that is None is unchanged.
     Update {
         url: Option<String>,
         /// Replaces all event types.
@@ -76,7 +76,7 @@ pub enum WebhookEndpointChange {
         secret: Option<Option<SealedKey>>,
         enabled: Option<bool>,
     },
-    /// Records the result of a delivery. `error`: the reason for which it failed. None: it succeeded.
+    /// Records the result of a delivery. `error`: the reason for which the delivery failed. None: the delivery succeeded.
     Report {
         error: Option<String>,
     },
@@ -84,7 +84,7 @@ pub enum WebhookEndpointChange {
 }
 
 impl WebhookEndpoint {
-    /// Returns the endpoint after a delivery. An endpoint that fails for [`FAILING_MAX`] is disabled.
+    /// Returns the endpoint after a delivery. An endpoint whose deliveries have failed for [`FAILING_MAX`] is disabled.
     #[must_use]
     pub fn reported(self, error: Option<&str>, at: Timestamp) -> Self {
         let Some(error) = error else { return Self { failing_since: None, ..self } };
@@ -101,7 +101,7 @@ impl WebhookEndpoint {
     }
 }
 
-/// All conditions that are set must hold.
+/// A filter of webhook endpoints. An endpoint matches if every condition that is set is true.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WebhookEndpointFilter {
     /// Substring of the URL, case-insensitive.
@@ -131,7 +131,11 @@ pub fn check_event_types(field: &str, names: Vec<String>) -> Result<BTreeSet<Str
         name.len() <= EVENT_TYPE_CHARS && name.contains('.') && parts.all(is_word)
     };
     if !names.iter().all(is_name) {
-        return Err(Error::invalid_field(field, "must have names of lowercase words and dots, such as document.ready"));
+        let problem = format!(
+            "must have names of lowercase words and dots, such as document.ready, each with at most \
+             {EVENT_TYPE_CHARS} characters"
+        );
+        return Err(Error::invalid_field(field, problem));
     }
     Ok(names.into_iter().collect())
 }

@@ -1,6 +1,7 @@
 //! A node of a cluster, which runs conversations and jobs.
 //!
-//! [`Node`] starts the conversations with their dependencies, and is the [`ConversationPeer`] of this process.
+//! [`Node`] creates the supervisors of conversations and jobs with their dependencies, and implements [`ConversationPeer`],
+//! through which other processes call the conversations of this process.
 //!
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 

@@ -1,10 +1,10 @@
-// The blocks of a growing Markdown text. No I/O.
+// Divides a Markdown text that grows, such as a streamed answer, into blocks. No I/O.
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})/;
 
 /**
- * Splits a text at blank lines outside of fenced code. Only the last block of a growing text changes, so that the others are
- * rendered once.
+ * Splits a text at blank lines outside of fenced code. If the text grows, only its last block changes, so that the page renders
+ * the other blocks once.
  */
 export function blocksOf(text: string): string[] {
   const blocks: string[] = [];

@@ -1,4 +1,5 @@
-// The newest turn of a thread as it happens: starts it, follows its events, and sends decisions.
+// React hooks for the newest turn of a thread: `useTurn` sends messages and decisions and streams the events of the turn,
+// `useStoredTurn` joins a turn that was started elsewhere.
 import { useQueryClient } from "@tanstack/react-query";
 import { randomId, type Approval, type ChatOptions, type Decision, type v1 } from "folio-client";
 import { useCallback, useEffect, useRef, useState } from "react";
@@ -11,9 +12,10 @@ export interface Outgoing extends Omit<ChatOptions, "approve" | "signal" | "requ
   readonly text: string;
 }
 
+/** Decisions by the id of their call. */
 export type Decisions = ReadonlyMap<string, Decision>;
 
-/** The cause of a stream. */
+/** The action that opens a stream of events. */
 type Start =
   | { readonly kind: "chat"; readonly message: Outgoing; readonly threadId: string; readonly requestId: string }
   | { readonly kind: "watch" }
@@ -24,6 +26,7 @@ interface UseTurn {
   readonly documentId: string;
   /** Empty: the first message creates the thread. */
   readonly threadId: string;
+  /** Called with the id of the thread when a turn starts. */
   readonly onThread: (threadId: string) => void;
   /** Called with a message that the server refused. */
   readonly onRefused: (message: Outgoing) => void;
@@ -51,7 +54,7 @@ export function useTurn({ documentId, threadId, onThread, onRefused }: UseTurn) 
     if (start === undefined) return;
     const waiting: v1.Event[] = [];
     let frame = 0;
-    // A frame renders all events that arrived since the last one.
+    // An animation frame renders all events that arrived since the previous frame.
     const flush = () => {
       frame = 0;
       if (waiting.length === 0 || live.current === undefined) return;
@@ -77,11 +80,12 @@ export function useTurn({ documentId, threadId, onThread, onRefused }: UseTurn) 
       if (!signal.aborted) {
         setStart(undefined);
         const thread = live.current?.threadId || threadId;
-        // A first read that started before the turn paused would count as the read after it, without the calls that wait.
+        // A read of the thread that is in progress may have started before the turn paused, and then lacks the calls that
+        // wait. Such a read is cancelled, so that the thread is read again.
         await queries.cancelQueries({ queryKey: threadKey(thread) });
         await queries.invalidateQueries({ queryKey: threadKey(thread), refetchType: "none" });
         endedAt.current = Date.now();
-        // The agent may have changed what these queries show.
+        // The agent may have changed the data of these queries.
         for (const queryKey of [threadKey(thread), threadsKey(documentId), ["tags"], ["prompts"], ["schemas"]]) void queries.invalidateQueries({ queryKey });
       }
     }
@@ -98,7 +102,7 @@ export function useTurn({ documentId, threadId, onThread, onRefused }: UseTurn) 
   return { state, error, isStreaming: start !== undefined, endedAt, send, decide, resume, watch, clearError };
 }
 
-/** Returns the events of a turn after those that are known. */
+/** Opens the stream of an action. A stream of an existing turn begins after the last event of `state`. */
 function streamOf(api: Api, documentId: string, start: Start, state: TurnState | undefined, signal: AbortSignal): AsyncIterable<v1.Event> {
   const { turnId = "", lastEvent = 0n } = state ?? {};
   if (start.kind === "chat" && turnId === "") {
@@ -110,7 +114,7 @@ function streamOf(api: Api, documentId: string, start: Start, state: TurnState |
   if (start.kind === "resume" && state?.phase === "failed") return api.resume(turnId, undefined, { signal });
   if (start.kind === "decide") {
     const approve = ({ callId }: Approval): Decision => start.decisions.get(callId) ?? "leave";
-    // The stream begins with the event of the pause, whose calls the decisions are about.
+    // The stream begins with the event `awaiting_approval`, which contains the calls that the decisions are about.
     return api.watchTurn(turnId, lastEvent, approve, { signal });
   }
   return api.watchTurn(turnId, lastEvent + 1n, undefined, { signal });
@@ -118,7 +122,10 @@ function streamOf(api: Api, documentId: string, start: Start, state: TurnState |
 
 type Turn = ReturnType<typeof useTurn>;
 
-/** Follows a turn that the stored thread has and this tab does not: after a reload, or if another tab or user acted. */
+/**
+ * Watches the open turn of the stored thread if `turn` does not have its newest events: after a reload of the page, or if another
+ * tab or user acted. `readAt`: the time at which the thread was read.
+ */
 export function useStoredTurn(turn: Turn, open: v1.Turn | undefined, readAt: number): void {
   const { state, isStreaming, endedAt, watch } = turn;
   useEffect(() => {

@@ -12,19 +12,19 @@ import { ListView } from "../lists/list_view.js";
 const PAGE = 100;
 const DELAY_MS = 300;
 const SUBJECT_MAX = 100;
-/** The kinds by their words in filters. */
+/** The kinds of entries, as the condition `kind=` names them. */
 const KINDS = ["call_approved", "call_edited", "call_rejected", "call_allowed", "call_denied", "call_effect", "change_requested", "change_applied", "change_failed"];
 
-/** The periods in days. */
+/** The periods that a user can select, in days. */
 const PERIODS = ["1", "7", "30", "90"];
 const DAY_MS = 86_400_000;
 
-/** Returns the start of a period that ends now. Undefined: the text is no period, and the whole log is read. */
+/** Returns the start of a period that ends now. Undefined: `days` is no selectable period, and the whole log is listed. */
 export function periodStart(days: string | null, now: Date): Date | undefined {
   return days !== null && PERIODS.includes(days) ? new Date(now.getTime() - Number(days) * DAY_MS) : undefined;
 }
 
-/** Returns the filter of the server for address parameters. An invalid parameter is ignored. */
+/** Returns the `filter` of `ListAuditEntries` for the query parameters of the page. An invalid parameter is ignored. */
 export function auditFilter(parameters: URLSearchParams): string {
   const kind = parameters.get("kind") ?? "";
   const conditions = KINDS.includes(kind) ? [`kind=${kind}`] : [];
@@ -41,7 +41,7 @@ export function AuditView() {
   const [parameters, setParameters] = useSearchParams();
   const filter = auditFilter(parameters);
   const days = parameters.get("days");
-  // The pages of a list have the same start.
+  // All pages of one list need the same start: a page token is valid for one period only.
   const start = useMemo(() => periodStart(days, new Date()), [days]);
   const set = (name: string, value: string) => setParameters((before) => {
     if (value === "") before.delete(name);

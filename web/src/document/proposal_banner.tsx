@@ -9,14 +9,18 @@ import { usePermits } from "../session/session_context.js";
 
 const { PROPOSED, FAILED } = v1.ProposalState;
 
-/** Returns the proposal of a document that a banner shows: the open one, or the newest one if its run failed. `proposals`: the newest first. */
+/**
+ * Returns the proposal that the banner of a document shows: the open proposal, else the newest proposal if its run failed.
+ * Undefined: no banner. `proposals`: the newest first.
+ */
 export function shownProposal(proposals: readonly v1.Proposal[]): v1.Proposal | undefined {
   return proposals.find(({ state }) => state === PROPOSED) ?? proposals.slice(0, 1).find(({ state }) => state === FAILED);
 }
 
 /**
- * The open proposal for the document, or the reason why its run failed, with the log of the run. The stream of the inbox updates it.
- * Nothing is shown if there is none, or if the token lacks its scope.
+ * A banner with the open proposal for the document, or with the reason why the newest run failed, and a link to the log of the run.
+ * The stream of the inbox updates the banner. The banner is empty if there is no such proposal, or if the user may not decide about
+ * proposals.
  */
 export function ProposalBanner({ documentId }: { readonly documentId: string }) {
   const api = useApi();

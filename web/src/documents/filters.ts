@@ -1,10 +1,10 @@
-// The filters of the document list: their address parameters and the filter of the server. No I/O.
+// The filters of the document list, as query parameters of the page and as `filter` of `ListDocuments`. No I/O.
 import { v1 } from "folio-client";
 
 export const STATES = ["uploaded", "processing", "ready", "no_text", "failed"] as const;
 export type StateFilter = (typeof STATES)[number];
 
-/** The filters that a visitor chose. */
+/** The filters that the user chose. An empty field filters nothing. */
 export interface DocumentFilters {
   readonly text: string;
   readonly state: StateFilter | "";
@@ -13,12 +13,12 @@ export interface DocumentFilters {
 }
 
 export const ORDERS = ["create_time desc", "create_time", "name", "name desc"] as const;
-/** Maximum length of a part of a name in a filter of the server. */
+/** Maximum length of the text of a `name:` condition. */
 export const TEXT_MAX = 200;
-/** Maximum number of tags of a filter of the server. */
+/** Maximum number of `tag:` conditions. */
 const TAGS_MAX = 50;
 
-/** Returns the filters of the address. An invalid parameter is ignored: an address may be typed by hand. */
+/** Returns the filters of the query parameters. An invalid parameter is ignored, because a user may have typed the URL. */
 export function filtersOf(parameters: URLSearchParams): DocumentFilters {
   const state = STATES.find((state) => state === parameters.get("state")) ?? "";
   const orderBy = ORDERS.find((order) => order === parameters.get("order")) ?? ORDERS[0];
@@ -26,7 +26,7 @@ export function filtersOf(parameters: URLSearchParams): DocumentFilters {
   return { text: (parameters.get("q") ?? "").slice(0, TEXT_MAX), state, tagIds, orderBy };
 }
 
-/** Returns the address parameters of the filters, without those that have their default. */
+/** Returns the query parameters of the filters, without those that have their default. */
 export function parametersOf(filters: DocumentFilters): URLSearchParams {
   const parameters = new URLSearchParams();
   if (filters.text !== "") parameters.set("q", filters.text);
@@ -36,25 +36,25 @@ export function parametersOf(filters: DocumentFilters): URLSearchParams {
   return parameters;
 }
 
-/** Returns a value in quotation marks for a filter of the server. */
+/** Returns a value of a condition in quotation marks. */
 export function quoted(text: string): string {
   return `"${text.replace(/["\\]/g, "\\$&")}"`;
 }
 
-/** Returns the filter of the server for names that contain a text. Empty: all. */
+/** Returns the condition for names that contain a text. Empty: the text is blank. */
 export function nameFilter(text: string): string {
   const name = text.trim();
   return name === "" ? "" : `name:${quoted(name)}`;
 }
 
-/** Returns the filter of the server. */
+/** Returns the `filter` of `ListDocuments`: the conditions, all of which must be true. */
 export function serverFilter({ text, state, tagIds }: DocumentFilters): string {
   const conditions = tagIds.map((id) => `tag:${id}`);
   if (state !== "") conditions.push(`state=${state}`);
   return [nameFilter(text), ...conditions].filter((condition) => condition !== "").join(" ");
 }
 
-/** Returns true if the filter of a job can select the same documents: it has no state, because a job reads READY documents only. */
+/** Returns true if no filter is set, so that the list shows all documents. The order does not count. */
 export function isUnfiltered({ text, state, tagIds }: DocumentFilters): boolean {
   return text.trim() === "" && state === "" && tagIds.length === 0;
 }
@@ -72,7 +72,7 @@ export function stateLabel(state: v1.DocumentState): { readonly label: string; r
   return LABELS[state] ?? LABELS[v1.DocumentState.UNSPECIFIED];
 }
 
-/** Returns true if the server still works on the text, so that the state changes by itself. */
+/** Returns true if the server has not finished the extraction of the text, so that the state changes without a user. */
 export function isUnsettled(state: v1.DocumentState): boolean {
   return state === v1.DocumentState.UPLOADED || state === v1.DocumentState.PROCESSING;
 }

@@ -1,7 +1,7 @@
 """Client of Folio: documents, conversations with approvals, extractions, jobs and webhooks.
 
 `Client` is synchronous, `AsyncClient` is for asyncio; both have the same methods. `folio.v1` contains the messages and the
-services of the API, which the attributes of a client, such as `client.tags`, call directly.
+services of the API. The attributes of a client, such as `client.tags`, are these services.
 """
 
 from . import v1

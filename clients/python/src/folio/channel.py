@@ -13,7 +13,7 @@ from .retry import RetryPolicy, with_request_id
 
 
 class Responses(Iterator[Any]):
-    """The messages of a stream."""
+    """Iterates over the messages of a stream, and raises typed errors."""
 
     def __init__(self, call: Any) -> None:
         self._call = call
@@ -25,12 +25,15 @@ class Responses(Iterator[Any]):
             raise of_call(error) from None
 
     def cancel(self) -> None:
-        """Ends the stream. The work that it shows continues on the server."""
+        """Ends the stream. The turn or job whose events it streams continues on the server."""
         self._call.cancel()
 
 
 class AuthorizedChannel(grpc.Channel):
-    """Wraps a channel. The generated stubs use it like any other one."""
+    """Wraps a channel for the generated stubs.
+
+    Each call carries the credentials and raises typed errors. Unary calls are repeated as the policy states.
+    """
 
     def __init__(self, channel: grpc.Channel, metadata: tuple[tuple[str, str], ...], policy: RetryPolicy) -> None:
         self._channel, self._metadata, self._policy = channel, metadata, policy

@@ -1,6 +1,6 @@
-//! The PDF form of a document: the file that readers of PDF files show for a document of another type.
+//! The PDF rendition of a document: the file that readers of PDF files show for a document of another type.
 //!
-//! | document | PDF form |
+//! | document | PDF rendition |
 //! |---|---|
 //! | image | a page for each image, made in a child process ([`crate::worker`]) |
 //! | office document, with `documents.soffice` | made by LibreOffice in a child process |

@@ -19,7 +19,7 @@ use crate::tiff;
 
 /// Dots per inch of the unit of a PDF.
 const POINTS: f32 = 72.0;
-/// Quality of the images of a PDF form, from 1 to 100.
+/// Quality of the images of a PDF rendition, from 1 to 100.
 const JPEG_QUALITY: u8 = 85;
 /// Maximum width and height of an image file in pixels.
 const SOURCE_PIXELS: u32 = 65_500;

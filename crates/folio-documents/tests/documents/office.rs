@@ -1,4 +1,4 @@
-//! Reading of office documents and mail.
+//! Text extraction from office documents and mail.
 
 use folio_resources::{CellPosition, cell_at, words};
 use folio_testkit::office::{docx, ods, odt, pptx, xlsx};
@@ -87,7 +87,7 @@ async fn a_cut_sheet_keeps_the_cells_of_its_remaining_words() {
     let cut = read_with(Options { page_chars, ..options() }, "a.xlsx", &xlsx(&[("S", cells)])).await.pages.remove(0);
     assert_eq!(cut.gap, Some(TextGap::Cut), "{cut:?}");
     assert_eq!(cell_of(&cut, "4712").as_deref(), Some("C6"));
-    assert_eq!(cell_of(&cut, "cut"), None, "a word of the mark");
+    assert_eq!(cell_of(&cut, "cut"), None, "the note about the cut is in no cell");
 }
 
 #[tokio::test]

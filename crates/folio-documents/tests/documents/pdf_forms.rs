@@ -1,4 +1,4 @@
-//! PDF forms of documents.
+//! Renditions of documents as PDF files.
 
 use std::io::Cursor;
 use std::net::TcpListener;
@@ -26,7 +26,7 @@ impl Forms {
         Self { fixture, renderer }
     }
 
-    /// Stores a file, and the state and the pages of its text.
+    /// Uploads a file, and stores the state and the pages of its text as an ingestion does.
     async fn stored(&self, name: &str, content: &[u8], state: TextState, pages: &[&str]) -> Document {
         let uploader = self.fixture.uploader_within(None, &Options { max_bytes: 8 * 1024 * 1024, ..options() });
         let id = self.fixture.upload(&uploader, name, name, content).await.unwrap().document.id;
@@ -40,7 +40,7 @@ impl Forms {
     async fn pdf(&self, document: &Document) -> Result<Vec<u8>> {
         self.renderer.render(&document.org, &document.id, &Rendition::Pdf).await?;
         let key = BlobKey { blob: Rendition::Pdf.blob(document), ..document.blob_key() };
-        Ok(self.fixture.bytes(&key).await.expect("the PDF form is stored"))
+        Ok(self.fixture.bytes(&key).await.expect("the PDF rendition is stored"))
     }
 
     async fn refusal(&self, name: &str, content: &[u8], state: TextState) -> Error {
@@ -49,7 +49,7 @@ impl Forms {
     }
 }
 
-/// Returns the texts of a PDF file by page, as Folio reads them.
+/// Returns the text of each page of a PDF file, as an ingestion extracts it.
 async fn texts(file: &[u8]) -> Vec<String> {
     let reading = read("form.pdf", file).await;
     reading.pages.into_iter().map(|page| page.text).collect()
@@ -68,7 +68,7 @@ async fn the_form_of_a_text_contains_its_pages() {
     let texts = texts(&forms.pdf(&text).await.unwrap()).await;
     assert_eq!(texts.len(), 2);
     assert!(texts[0].contains("First: 12,50 €") && texts[1].contains("Second"), "{texts:?}");
-    // Office documents have the same form without LibreOffice.
+    // Without LibreOffice, the rendition of an office document also contains the extracted text.
     let docx = office::docx(&["Paragraph"], ["a", "b"]);
     let office = forms.stored("a.docx", &docx, TextState::Ready, &["Paragraph"]).await;
     assert!(self::texts(&forms.pdf(&office).await.unwrap()).await[0].contains("Paragraph"));
@@ -100,7 +100,7 @@ async fn the_form_of_an_image_has_a_page_for_each_of_its_images() {
     let scan = forms.stored("a.tiff", &pages, TextState::Uploaded, &[]).await;
     let expected = [((4, 2), true), ((2, 6), false), ((8, 8), true)];
     assert_eq!(sizes(&forms.pdf(&scan).await.unwrap()), expected);
-    // The maximum number of pages of a document bounds its form.
+    // The maximum number of pages of a document bounds its rendition.
     let forms = Forms::new(Options { max_pages: 2, ..options() });
     let scan = forms.stored("b.tiff", &pages, TextState::Uploaded, &[]).await;
     assert_eq!(sizes(&forms.pdf(&scan).await.unwrap()), expected[..2]);
@@ -135,8 +135,8 @@ async fn the_form_is_made_again_after_the_text_was_extracted_again() {
     assert!(texts(&forms.pdf(&second).await.unwrap()).await[0].contains("new words"));
 }
 
-/// Writes a program that replaces LibreOffice. Its first run creates the profile, and the second one runs `body`, which may use the
-/// folder `$out` and the file `$input`.
+/// Writes a program that replaces LibreOffice. The first run of the program creates the profile, and the second run
+/// executes `body`, which may use the folder `$out` and the file `$input`.
 fn converter(folder: &Path, body: &str) -> PathBuf {
     let program = folder.join("soffice.bin");
     let text = format!(
@@ -203,7 +203,7 @@ async fn libreoffice_converts_an_office_document_within_the_confinement() {
     let memory = 1024 * 1024 * 1024;
     let forms = Forms::new(Options { soffice: Some("soffice".into()), child_memory_bytes: memory, ..options() });
     let docx = office::docx(&["Delivery note 4711"], ["left", "right"]);
-    // The text differs from the file, so that the form shows which one it contains.
+    // The stored text differs from the file, so that the rendition shows which of them it contains.
     let document = forms.stored("a.docx", &docx, TextState::Ready, &["other text"]).await;
     let texts = texts(&forms.pdf(&document).await.unwrap()).await;
     assert!(texts[0].contains("Delivery note 4711") && !texts[0].contains("other text"), "{texts:?}");

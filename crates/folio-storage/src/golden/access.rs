@@ -1,4 +1,4 @@
-//! Members, uses of tokens, sessions, and the organizations of users.
+//! Golden samples of the values that authorize requests: members, uses of tokens, sessions, and organizations of users.
 
 use folio_resources::{SESSION_LIFETIME, Session};
 

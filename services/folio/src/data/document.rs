@@ -29,7 +29,7 @@ pub(crate) enum Command {
     Show(ItemArguments),
     /// Print the text of a document.
     Text(Text),
-    /// Write the file of a document, or its PDF form, to a file or to standard output.
+    /// Write the file of a document, or its PDF rendition, to a file or to standard output.
     Download(Download),
     /// Read the text of a document again, and wait for it.
     Reread(ItemArguments),
@@ -201,7 +201,7 @@ async fn upload_file(
     if waits { read_text(client, &document.document_id, &progress).await } else { Ok(document) }
 }
 
-/// Writes the file of a document, or its PDF form.
+/// Writes the file of a document, or its PDF rendition.
 async fn write(client: &Client, download: &Download) -> Result<()> {
     let document = documents::find(client, &download.item, names::choose).await?;
     let form = if download.pdf { v1::DownloadForm::Pdf } else { v1::DownloadForm::Original };

@@ -105,7 +105,11 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
         page.counter("threads_taken_over_total", help, now.taken_over);
     }
     if let Some(node) = &sources.node {
-        page.gauge("page_images", "Page images and PDF forms that are being made.", as_u64(node.rendered_images()));
+        page.gauge(
+            "page_images",
+            "Page images and PDF renditions that are being made.",
+            as_u64(node.rendered_images()),
+        );
         add_jobs(&mut page, &node.jobs_snapshot());
     }
     if let Some(load) = sources.ingest.as_ref().map(IngestHandle::load) {

@@ -56,7 +56,7 @@ pub(super) fn routes() -> Vec<Route> {
 struct DocumentBody {
     /// Identifies the document.
     id: String,
-    /// Identifies the document whose content with `file_type=pdf` is the PDF form: the document itself.
+    /// Identifies the document whose content with `file_type=pdf` is the PDF rendition: the document itself.
     pdf_id: String,
     /// The name.
     document_name: String,
@@ -239,7 +239,7 @@ async fn file(
     Ok(Streamed::new(&client, &media_type, content.into_stream()).attachment(&name))
 }
 
-/// Returns the name of the PDF form of a file.
+/// Returns the name of the PDF rendition of a file.
 fn pdf_name(name: &str) -> String {
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     format!("{}.pdf", if stem.is_empty() { name } else { stem })

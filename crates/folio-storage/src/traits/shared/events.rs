@@ -1,21 +1,23 @@
-//! The events of turns, for watchers on other nodes.
+//! The store of the newest events of turns, from which processes other than the owner serve watchers.
 
 use async_trait::async_trait;
 use folio_history::event::Event;
 use folio_types::{Incarnation, OrgId, Result, TurnId};
 
+/// The result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventsAppended {
     Done,
-    /// The store lacks the preceding events (it is empty, or contains those of another owner): the next append must
-    /// begin with a snapshot.
+    /// Nothing was appended, because the store lacks the preceding events: it has no events of the turn, or those of
+    /// another owner. The next append must begin with a snapshot.
     NeedsSnapshot,
-    /// A later owner has written: the caller reads the thread's header.
+    /// Nothing was appended, because an owner with this later epoch has written. The caller must read the thread's header.
     Fenced {
         epoch: u64,
     },
 }
 
+/// The result of a read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventsRead {
     /// Events from the requested number on, or a snapshot that replaces them and the events that follow it. Empty: no
@@ -25,7 +27,7 @@ pub enum EventsRead {
     Expired,
 }
 
-/// The newest events of each turn, bounded.
+/// The newest events of each turn, bounded in number and bytes by [`crate::SharedOptions`].
 #[async_trait]
 pub trait TurnEventStore: Send + Sync {
     /// Appends events of one turn, in order and without a gap, under the owner's epoch. Idempotent: events that are

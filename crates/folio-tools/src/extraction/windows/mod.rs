@@ -1,8 +1,9 @@
 //! Plans the windows of a document: parts of its text that fit into the context of a model. Pure.
 //!
-//! Pages are divided into segments of at most an eighth of a window. A window is a run of segments. It ends at the end of
-//! a page if its second half contains one, else at a section, else at a line. The next window repeats up to an eighth of it,
-//! so that one of the two windows contains the whole of a value at the border. No text is left out.
+//! Pages are divided into segments of at most an eighth of a window. A window is a sequence of consecutive segments. A
+//! window ends at the end of a page if its second half contains one, else at the end of a section, else at the end of a
+//! line. The next window repeats up to an eighth of the window before it, so that one of the two windows contains the
+//! whole of a value at the border. No text is left out.
 
 use std::ops::Range;
 
@@ -13,9 +14,9 @@ use folio_types::Coverage;
 
 use super::Options;
 
-/// Segments of a window, at least. The overlap of two windows is at most one such part.
+/// Divisor of the size of a window. The quotient is the maximum size of a segment and of the overlap of two windows.
 const PARTS: u64 = 8;
-/// Tokens of the heading of a page and of a join with the text before it.
+/// Tokens of the heading of a page, and of the separator from the text before the heading.
 const HEADING_TOKENS: u64 = 10;
 
 /// The border after a segment, from the worst to the best end of a window.
@@ -27,6 +28,7 @@ enum Border {
     Page,
 }
 
+/// A part of the text of one page that no window divides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Segment {
     page: u32,
@@ -76,7 +78,7 @@ pub(super) fn runs_as_job(windows: usize, options: &Options) -> bool {
     windows > usize::try_from(options.request_windows_max).unwrap_or(usize::MAX)
 }
 
-/// Collects the pages of a document in order.
+/// Builds a [`Plan`] from the pages of a document, which are added in order.
 pub(super) struct Planner {
     /// Maximum tokens of the text of a window.
     window_tokens: u64,
@@ -92,7 +94,8 @@ impl Planner {
         Self { window_tokens, segments: Vec::new(), tokens: 0, coverage: Coverage::default(), structured_page: None }
     }
 
-    /// Adds a page. A note that replaces a missing text is part of a window, so that the model knows that text is missing.
+    /// Adds a page. If the text is missing, `text` is a note that states this; the note becomes a part of a window, so that
+    /// the model knows that text is missing.
     pub(super) fn add_page(&mut self, page: u32, text: &str, gap: Option<TextGap>) {
         let is_missing = gap == Some(TextGap::Missing);
         if gap.is_some() {
@@ -114,7 +117,7 @@ impl Planner {
         }
     }
 
-    /// Returns the plan. A document that fits into one window has one.
+    /// Returns the plan, which has one window if the document fits into it.
     pub(super) fn finish(self) -> Plan {
         let ranges = match self.tokens <= self.window_tokens {
             true => std::iter::once(0..self.segments.len()).collect(),
@@ -126,8 +129,8 @@ impl Planner {
     }
 }
 
-/// Divides a page into segments of at most `max` tokens and the heading: at sections, else between lines, else within a
-/// line.
+/// Divides a page into segments of at most `max` tokens, without those of the heading: at sections, else between lines,
+/// else within a line.
 fn divide(page: u32, text: &str, max: u64, segments: &mut Vec<Segment>) {
     let (mut start, mut tokens, mut at) = (0, 0_u64, 0);
     let mut push = |range: Range<usize>, tokens: u64, border| {
@@ -137,7 +140,7 @@ fn divide(page: u32, text: &str, max: u64, segments: &mut Vec<Segment>) {
     };
     let mut is_after_blank = false;
     for line in text.split_inclusive('\n').flat_map(|line| line_parts(line, max)) {
-        // A line break before a number is one token more than in the line alone.
+        // If the next line begins with a number, the line break counts as a token; `count_tokens` of the line omits it.
         let line_tokens = count_tokens(line).saturating_add(1);
         let is_section = is_after_blank || line.starts_with('#');
         is_after_blank = line.trim().is_empty();
@@ -153,7 +156,7 @@ fn divide(page: u32, text: &str, max: u64, segments: &mut Vec<Segment>) {
     push(start..at, tokens, Border::Page);
 }
 
-/// Divides a line of more than `max` tokens, if possible after blanks.
+/// Divides a line of `max` or more tokens, if possible after white space.
 fn line_parts(line: &str, max: u64) -> Vec<&str> {
     if count_tokens(line) < max {
         return vec![line];
@@ -173,7 +176,8 @@ fn line_parts(line: &str, max: u64) -> Vec<&str> {
     parts
 }
 
-/// Returns the segments of each window, whose tokens do not exceed `max`. Each segment has at most an eighth of `max`.
+/// Returns the range of the segments of each window. The segments of a window have at most `max` tokens, if each segment
+/// has at most an eighth of `max`.
 fn ranges(segments: &[Segment], max: u64) -> Vec<Range<usize>> {
     let tokens = |range: Range<usize>| segments.get(range).into_iter().flatten().map(|one| one.tokens).sum::<u64>();
     let (mut ranges, mut start) = (Vec::new(), 0);
@@ -201,7 +205,7 @@ fn ranges(segments: &[Segment], max: u64) -> Vec<Range<usize>> {
     }
 }
 
-/// Joins adjacent segments of a page.
+/// Returns the window of consecutive segments, and joins those of the same page to one part.
 fn window(segments: &[Segment]) -> Window {
     let mut window = Window::default();
     for Segment { page, range, tokens, .. } in segments {
