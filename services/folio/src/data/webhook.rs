@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use folio_proto::v1;
 use folio_types::System;
-use folio_webhooks::generate_secret;
+use folio_webhooks::{EventType, generate_secret};
 use serde_json::{Value, json};
 
 use super::job::word;
@@ -14,6 +14,7 @@ use super::{DataArguments, collect, deleted, parsed, present, time};
 use crate::client::{Client, answer};
 use crate::progress::Progress;
 use crate::secret_input;
+use crate::terminal::note;
 
 /// Maximum number of endpoints that a command reads: an organization has fewer.
 const ENDPOINTS_READ: usize = 100;
@@ -71,7 +72,8 @@ struct SecretArguments {
 pub(crate) struct Create {
     /// The URL.
     url: String,
-    /// A type of events to send, such as document.ready. Repeat the option for several types.
+    /// A type of events to send, such as document.ready. Repeat the option for several types. An unknown type causes a
+    /// warning that lists the known ones.
     #[arg(long = "event", value_name = "TYPE", required = true)]
     events: Vec<String>,
     #[command(flatten)]
@@ -195,6 +197,7 @@ async fn make(client: &Client, create: &Create) -> Result<View> {
     };
     let request = v1::CreateWebhookEndpointRequest { webhook_endpoint: Some(endpoint), ..Default::default() };
     let made = answer(client.webhooks().create_webhook_endpoint(request)).await?.webhook_endpoint;
+    warn_of_unknown(&create.events);
     let mut made = row(&present(made)?);
     if let Some(made) = made.as_object_mut().filter(|_| is_generated) {
         made.insert("secret".to_owned(), secret.into());
@@ -233,7 +236,26 @@ async fn change(client: &Client, update: &Update) -> Result<View> {
     if paths.is_empty() {
         bail!("nothing to change: pass --url, --event, --secret or --unsigned");
     }
-    write(client, endpoint, &paths).await
+    let changed = write(client, endpoint, &paths).await?;
+    warn_of_unknown(&update.events);
+    Ok(changed)
+}
+
+/// Prints a warning about the event types that this version does not know. The server accepts them.
+fn warn_of_unknown(events: &[String]) {
+    if let Some(warning) = unknown(events) {
+        note(&warning);
+    }
+}
+
+/// Returns a warning that names the event types that this version does not know. None: all are known.
+fn unknown(events: &[String]) -> Option<String> {
+    // Each endpoint receives its tests without naming their type.
+    let types = EventType::ALL.iter().copied().filter(|event_type| *event_type != EventType::Test);
+    let known: Vec<&str> = types.map(EventType::name).collect();
+    let unknown: Vec<&str> = events.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
+    let warning = || format!("unknown event types: {}; known types: {}", unknown.join(", "), known.join(", "));
+    (!unknown.is_empty()).then(warning)
 }
 
 async fn set_enabled(client: &Client, what: &str, enabled: bool) -> Result<View> {
@@ -380,6 +402,16 @@ mod tests {
         assert_eq!(row(&endpoint)["state"], "disabled");
         endpoint.disabled_reason = "every delivery failed for 5 days".to_owned();
         assert_eq!(row(&endpoint)["state"], "disabled by the server: every delivery failed for 5 days");
+    }
+
+    #[test]
+    fn unknown_event_types_are_named_with_the_known_ones() {
+        let of = |names: &[&str]| unknown(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["document.ready", "batch.finished"]), None);
+        let warning = of(&["document.redy", "turn.failed", "webhook.test"]).unwrap();
+        assert!(warning.starts_with("unknown event types: document.redy, webhook.test; known types: "), "{warning}");
+        assert!(warning.contains("document.ready, document.failed"), "{warning}");
+        assert!(!warning.ends_with("webhook.test"), "{warning}");
     }
 
     #[test]
