@@ -62,6 +62,10 @@ pub struct AddressPolicy {
 }
 
 impl AddressPolicy {
+    /// The description of a field whose URL [`Self::allows_url`] refuses.
+    pub const REQUIREMENT: &str =
+        "must have a public address, or one that the operator allows (providers.allowed_networks)";
+
     /// Permits public addresses and these networks.
     pub fn new(allowed: &[Network]) -> Self {
         Self { allowed: allowed.into(), denied: Arc::default() }

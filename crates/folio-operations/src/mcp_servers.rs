@@ -356,7 +356,7 @@ fn url(policy: &AddressPolicy, text: String) -> Result<String> {
 fn permitted(policy: &AddressPolicy, field: &str, text: &str) -> Result<()> {
     let url = check_http_url(text).map_err(|problem| Error::invalid_field(field, problem))?;
     if !policy.allows_url(&url) {
-        return Err(Error::invalid_field(field, "has an address that is not public"));
+        return Err(Error::invalid_field(field, AddressPolicy::REQUIREMENT));
     }
     Ok(())
 }

@@ -290,7 +290,7 @@ fn url(policy: &AddressPolicy, text: String) -> Result<String> {
     check_endpoint_url(URL, &text)?;
     let url = check_http_url(&text).map_err(|problem| Error::invalid_field(URL, problem))?;
     if !policy.allows_url(&url) {
-        return Err(Error::invalid_field(URL, "has an address that is not public"));
+        return Err(Error::invalid_field(URL, AddressPolicy::REQUIREMENT));
     }
     Ok(text)
 }

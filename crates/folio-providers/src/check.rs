@@ -20,7 +20,7 @@ pub(crate) fn base_url(field: &str, text: &str, policy: Option<&AddressPolicy>) 
     }
     let url = options::check_url(text).map_err(|problem| Error::invalid_field(field, problem))?;
     if policy.is_some_and(|policy| !policy.allows_url(&url)) {
-        return Err(Error::invalid_field(field, "resolves to a network that is not public"));
+        return Err(Error::invalid_field(field, AddressPolicy::REQUIREMENT));
     }
     Ok(())
 }
