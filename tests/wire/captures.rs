@@ -129,7 +129,7 @@ async fn chats(sandbox: &Sandbox) -> Vec<Capture> {
 
     let mut chat = start();
     chat.answer(YOU, "label it again").await;
-    let left = end_of(chat, DECISION, "folio chat \"invoice.txt\"", sandbox).await;
+    let left = end_of(chat, DECISION, "folio chat doc_", sandbox).await;
 
     let mut chat = start();
     chat.answer(YOU, "/threads").await;

@@ -152,7 +152,9 @@ async fn a_waiting_turn_is_listed_and_resumed_by_another_chat() {
     chat.write_lines(&["hello", "tags", "a", "/quit"]);
     let output = chat.end().await;
     let server = sandbox.url().trim_start_matches("http://").to_owned();
-    let command = format!("folio chat \"invoice.txt\" --server {server}\n");
+    let after_id = output.split_once("page of text (").expect("the id of the document is printed").1;
+    let (document_id, _) = after_id.split_once(')').expect("the id is in parentheses");
+    let command = format!("folio chat {document_id} --server {server}\n");
     let hint = format!("A turn waits for approval. To return to it before it expires: {command}");
     assert!(output.contains(&hint), "{output}");
     assert!(sandbox.client().await.tag_names().await.is_empty(), "no call runs while two of three are undecided");

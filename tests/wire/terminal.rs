@@ -263,7 +263,7 @@ async fn a_quoted_line_feed_continues_a_message_and_ctrl_d_says_that_it_ends_the
     chat.answer(YOU, "tags").await;
     let shown = chat.leave(DECISION).await;
     assert!(shown.contains("(Ctrl-D ends the chat; nothing is decided)"), "{shown}");
-    assert!(shown.contains("To return to it before it expires: folio chat \"invoice.txt\""), "{shown}");
+    assert!(shown.contains("To return to it before it expires: folio chat doc_"), "{shown}");
 }
 
 #[tokio::test]

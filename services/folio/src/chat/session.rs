@@ -134,8 +134,8 @@ impl Session {
     fn quit(&mut self) -> Result<()> {
         self.screen.end_line();
         if self.pending.is_some() {
-            let name = card::one_line(&self.document.name, 80);
-            let command = format!("folio chat {name:?}{}", self.server);
+            // The name may be that of a local file, or of a newer document.
+            let command = format!("folio chat {}{}", self.document.document_id, self.server);
             let note = format!("A turn waits for approval. To return to it before it expires: {command}");
             self.screen.line(NOTE, &note);
         }
