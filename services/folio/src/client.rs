@@ -151,7 +151,10 @@ impl Target {
     pub(crate) async fn connect(&self) -> Result<Client> {
         let token = self.token.as_ref().with_context(|| {
             let file = self.token_file.display();
-            format!("no token: use folio login, pass --token, or set FOLIO_TOKEN; {file} is missing or not readable")
+            let start = if self.is_named { "" } else { "start `folio serve` in this folder, " };
+            format!(
+                "no token: {start}use `folio login`, pass --token, or set FOLIO_TOKEN; {file} is missing or not readable"
+            )
         })?;
         open(&self.server.value, &self.tls, Some(token), self.organization.as_deref()).await
     }
