@@ -113,6 +113,7 @@ pub(super) async fn download(
     let progress = Progress::stderr();
     let progress = progress.line(&to.map_or_else(|| "export".to_owned(), documents::name_of));
     progress.step("exporting");
+    let expects_text = expects_text(request.format(), to);
     let mut destination = Destination::open(to)?;
     let mut chunks = answer(client.extractions().download_extractions(request)).await?;
     let mut is_first = true;
@@ -121,8 +122,8 @@ pub(super) async fn download(
         if is_archive && to.is_none() && std::io::stdout().is_terminal() {
             bail!(NO_TEXT);
         }
-        if is_archive && to.is_some_and(is_named_csv) {
-            progress.note("the data has several tables, so the file is a ZIP archive with a CSV file for each table");
+        if is_archive && expects_text {
+            progress.note("the data has several tables, so the output is a ZIP archive with a CSV file for each table");
         }
         destination.write(&part.chunk)?;
     }
@@ -130,13 +131,29 @@ pub(super) async fn download(
     destination.finish()
 }
 
-fn is_named_csv(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
+/// Returns true for an export as CSV to standard output or to a file whose name states CSV, which the user expects to be
+/// a text.
+fn expects_text(format: v1::ExportFormat, to: Option<&Path>) -> bool {
+    let is_named_csv = |path: &Path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+    format == v1::ExportFormat::Csv && to.is_none_or(is_named_csv)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_export_as_csv_is_expected_to_be_a_text() {
+        for (format, to, expected) in [
+            (v1::ExportFormat::Csv, None, true),
+            (v1::ExportFormat::Csv, Some("a.CSV"), true),
+            (v1::ExportFormat::Csv, Some("a.zip"), false),
+            (v1::ExportFormat::Xlsx, None, false),
+            (v1::ExportFormat::Xlsx, Some("a.csv"), false),
+        ] {
+            assert_eq!(expects_text(format, to.map(Path::new)), expected, "{format:?}, {to:?}");
+        }
+    }
 
     #[test]
     fn the_name_of_a_file_states_the_format() {
