@@ -148,7 +148,7 @@ fn chosen(found: &[v1::Organization], wanted: Option<&str>) -> Result<Option<Str
     match (matching.as_slice(), wanted) {
         ([only], _) => Ok(Some(only.organization_id.clone())),
         ([], None) => {
-            note("the user belongs to no organization yet");
+            note("the user belongs to no organization yet; log in again when an admin has added it as a member");
             Ok(None)
         }
         ([], Some(wanted)) => bail!("the user belongs to no organization {wanted:?}"),

@@ -131,8 +131,7 @@ pub(super) async fn download(
     destination.finish()
 }
 
-/// Returns true for an export as CSV to standard output or to a file whose name states CSV, which the user expects to be
-/// a text.
+/// Returns true if the user expects a text: an export as CSV to standard output, or to a file whose name states CSV.
 fn expects_text(format: v1::ExportFormat, to: Option<&Path>) -> bool {
     let is_named_csv = |path: &Path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
     format == v1::ExportFormat::Csv && to.is_none_or(is_named_csv)
