@@ -152,7 +152,9 @@ impl Target {
         let token = self.token.as_ref().with_context(|| {
             let file = self.token_file.display();
             let start = if self.is_named { "" } else { "start `folio serve` in this folder, " };
-            format!("no token: {start}use folio login, pass --token, or set FOLIO_TOKEN; {file} is missing or unreadable")
+            format!(
+                "no token: {start}use folio login, pass --token, or set FOLIO_TOKEN; {file} is missing or unreadable"
+            )
         })?;
         open(&self.server.value, &self.tls, Some(token), self.organization.as_deref()).await
     }
