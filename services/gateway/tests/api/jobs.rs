@@ -1,4 +1,4 @@
-//! Jobs: of several documents, of a long document, and jobs whose owner is replaced.
+//! Extractions of long documents, and jobs: of several documents, of a long document, and jobs whose owner is replaced.
 
 use std::time::Duration;
 
@@ -114,6 +114,55 @@ async fn invariant_5_a_long_document_becomes_a_job_that_another_node_continues_w
     assert_eq!(client.call_ok("ListExtractions", json!({})).await["total_size"], 1);
     assert_eq!(client.call_ok("RunExtraction", request).await["job"]["state"], "JOB_STATE_COMPLETED");
     drop(next);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn values_of_windows_that_differ_are_conflicts_with_their_pages() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let prompt = client.prompt("Total", &client.schema("Invoice", "total").await).await;
+    // More than twice the context of the model, so that at least three windows are necessary.
+    let filler = "word ".repeat(900);
+    let mut pages = vec![filler.clone(); 60];
+    pages[0] = format!("Total 12.50\n{filler}");
+    pages[59] = format!("Total 20.50\n{filler}");
+    let document = client.ready_document("report.txt", &pages.join("\u{c}")).await.document_id;
+    server.model.answer(r#"{"total": 12.5}"#);
+    for _ in 1..8 {
+        server.model.answer(r#"{"total": 20.5}"#);
+    }
+    let request = json!({"document_id": document, "prompt_revid": prompt});
+    let extraction = client.call_ok("RunExtraction", request).await["extraction"].clone();
+    // The text contains both totals, and most windows state the second one.
+    assert_eq!(extraction["original_json"], r#"{"total":20.5}"#, "{extraction}");
+    assert_eq!(extraction["conflicts"], json!([{"path": "total", "value_json": "12.5", "page": 1}]));
+    let coverage = &extraction["coverage"];
+    let numbers = ["pages", "pages_read", "conflicts"].map(|name| coverage[name].as_u64());
+    assert_eq!(numbers, [Some(60), Some(60), Some(1)], "{coverage}");
+    assert!(coverage["windows"].as_u64() >= Some(3), "{coverage}");
+    assert_eq!(coverage["model_calls"].as_u64(), u64::try_from(server.model.calls()).ok());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_document_with_too_many_pages_is_refused_with_their_number_before_a_model_call() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let prompt = client.prompt("Total", &client.schema("Invoice", "total").await).await;
+    let text = ["Total 12.50"; 501].join("\u{c}");
+    let document = client.ready_document("book.txt", &text).await.document_id;
+    let refused = client.refusal("RunExtraction", json!({"document_id": document, "prompt_revid": prompt})).await;
+    assert_eq!(refused.reason, Reason::TooLarge);
+    assert!(refused.message.contains("has 501 pages; an extraction reads at most 500"), "{}", refused.message);
+    assert_eq!(client.call_ok("ListJobs", json!({})).await["jobs"], json!(null));
+
+    let request = json!({"document_ids": [document], "prompt_revid": prompt});
+    let job = completed(&client, &client.call_ok("RunExtractions", request).await).await;
+    let items = client.call_ok("ListJobItems", json!({"job_id": job})).await["items"].clone();
+    assert_eq!((&items[0]["state"], &items[0]["attempts"]), (&json!("JOB_ITEM_STATE_FAILED"), &json!(1)), "{items}");
+    assert_eq!(items[0]["error"]["reason"], "TOO_LARGE");
+    assert_eq!(server.model.calls(), 0);
     server.stop().await;
 }
 
