@@ -19,7 +19,7 @@ const FILES_MAX: usize = 32;
 const NODES_MAX: usize = 64;
 /// Maximum size of a compressed attachment, in bytes. It decompresses to at most about a thousand times as much.
 const COMPRESSED_BYTES: usize = 256 * 1024;
-/// Maximum size of an attachment, in bytes. A larger one is ignored.
+/// Maximum size of an attachment, in bytes. A larger one is dropped with a note.
 const XML_BYTES: usize = 1024 * 1024;
 /// Maximum nesting of elements.
 const DEPTH_MAX: usize = 32;
@@ -43,19 +43,32 @@ const LABELS: [(&str, &str, &str); 12] = [
     ("SpecifiedTradeProduct", "Name", "Description"),
 ];
 
-/// Returns the text of the first structured invoice, and true if the text was cut to `max_chars` and ends with a mark. None: the
-/// PDF has no structured invoice, or an unreadable one.
+/// Returns the text of the first structured invoice that can be read, and true if the text was cut to `max_chars` and ends with a
+/// mark. If none can be read, returns a note and true, so that the text of the document counts as incomplete. None: the PDF has no
+/// structured invoice.
 pub(super) fn read(pdf: &Pdf, max_chars: usize) -> Option<(String, bool)> {
-    let (name, xml) = attachments(pdf).iter().find_map(invoice)?;
-    let lines = lines(&xml)?;
+    let files = attachments(pdf);
+    let mut dropped: Option<&'static str> = None;
+    for (name, file) in files.iter().filter_map(|file| Some((invoice_name(file)?, file))) {
+        match contents(file).and_then(|xml| lines(&xml)) {
+            Some(lines) => return Some(page(name, &lines, max_chars)),
+            None => dropped = dropped.or(Some(name)),
+        }
+    }
+    let name = dropped?;
+    Some((format!("[… the structured invoice {name} was dropped, because it is malformed, empty or too large]"), true))
+}
+
+/// Returns the text of the page of an invoice, and true if the text was cut.
+fn page(name: &str, lines: &str, max_chars: usize) -> (String, bool) {
     let text = format!("{STRUCTURED_INVOICE_START}{name}. Prefer these values to printed ones.\n\n{lines}");
-    Some(match text.char_indices().nth(max_chars) {
+    match text.char_indices().nth(max_chars) {
         None => (text, false),
         Some((end, _)) => {
             let kept = text.get(..end).unwrap_or_default();
             (format!("{kept}\n[… cut here: the rest of the attachment was dropped]"), true)
         }
-    })
+    }
 }
 
 /// Returns the file specifications of a document: those that belong to it, then all others.
@@ -86,18 +99,22 @@ fn dictionaries<'a>(array: &Array<'a>) -> impl Iterator<Item = Dict<'a>> {
     array.iter::<Object<'_>>().filter_map(Object::into_dict)
 }
 
-/// Returns the name and the XML of an attachment. None: it is no structured invoice.
-fn invoice(file: &Dict<'_>) -> Option<(&'static str, String)> {
+/// Returns the name of a structured invoice. None: the attachment has another name.
+fn invoice_name(file: &Dict<'_>) -> Option<&'static str> {
     let names = ["UF", "F"].into_iter().filter_map(|key| file.get::<PdfString<'_>>(key));
-    let names = names.map(|name| decoded(name.as_bytes()).to_lowercase());
-    let name = names.into_iter().find_map(|name| NAMES.into_iter().find(|known| *known == name))?;
-    let contents = file.get::<Dict<'_>>("EF")?;
-    let stream = contents.get::<Stream<'_>>("F").or_else(|| contents.get::<Stream<'_>>("UF"))?;
+    let mut names = names.map(|name| decoded(name.as_bytes()).to_lowercase());
+    names.find_map(|name| NAMES.into_iter().find(|known| *known == name))
+}
+
+/// Returns the XML of an attachment. None: it is missing, too large or not UTF-8.
+fn contents(file: &Dict<'_>) -> Option<String> {
+    let embedded = file.get::<Dict<'_>>("EF")?;
+    let stream = embedded.get::<Stream<'_>>("F").or_else(|| embedded.get::<Stream<'_>>("UF"))?;
     if stream.raw_data().len() > COMPRESSED_BYTES {
         return None;
     }
     let bytes = stream.decoded_data().ok().filter(|bytes| bytes.len() <= XML_BYTES)?;
-    Some((name, String::from_utf8(bytes.into_owned()).ok()?))
+    String::from_utf8(bytes.into_owned()).ok()
 }
 
 /// Decodes a text string of a PDF: UTF-16 after a byte order mark, otherwise a superset of ASCII.

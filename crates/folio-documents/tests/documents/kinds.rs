@@ -177,13 +177,20 @@ async fn a_structured_invoice_is_a_further_page_that_names_its_attachment() {
 }
 
 #[tokio::test]
-async fn other_and_malformed_attachments_are_ignored() {
-    let xml = "<a><b>1</b></a>";
+async fn other_attachments_are_ignored() {
+    let reading = read("invoice.pdf", &with_attachment("notes.xml", "<a><b>1</b></a>")).await;
+    assert_eq!((reading.state, reading.pages.len()), (TextState::Ready, 1));
+}
+
+#[tokio::test]
+async fn a_structured_invoice_that_cannot_be_read_leaves_the_text_incomplete() {
     let bomb = "<!DOCTYPE a [<!ENTITY b 'bbbb'>]><a><c>&b;</c></a>";
-    for (name, xml) in
-        [("notes.xml", xml), ("factur-x.xml", "<a><b>1</a>"), ("factur-x.xml", bomb), ("factur-x.xml", "")]
-    {
-        let reading = read("invoice.pdf", &with_attachment(name, xml)).await;
-        assert_eq!((reading.state, reading.pages.len()), (TextState::Ready, 1), "{name} {xml}");
+    let large = format!("<a><b>{}</b></a>", "1".repeat(256 * 1024));
+    for xml in ["<a><b>1</a>", bomb, "", large.as_str()] {
+        let reading = read("invoice.pdf", &with_attachment("factur-x.xml", xml)).await;
+        assert_eq!((reading.state, reading.pages.len()), (TextState::Ready, 2), "{xml:.40}");
+        let (first, last) = (&reading.pages[0], &reading.pages[1]);
+        assert_eq!((first.text.as_str(), first.gap, last.gap), ("Total: 1.00", None, Some(TextGap::Cut)), "{xml:.40}");
+        assert!(last.text.contains("factur-x.xml was dropped"), "{}", last.text);
     }
 }
