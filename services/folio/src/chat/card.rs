@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use folio_proto::v1;
-use folio_types::Coverage;
+use folio_types::{Coverage, JobId};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -133,14 +133,18 @@ fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Output {
         v1::CallStatus::Expired | v1::CallStatus::Superseded | v1::CallStatus::NotRun => (DIM, "–", " not run"),
         v1::CallStatus::Failed | v1::CallStatus::Unspecified => (BAD, "✗", " failed"),
     };
-    let read = coverage(content).map(|coverage| format!(" ({coverage})")).unwrap_or_default();
-    Output::Line(style, format!("{mark} {}{word}{read}: {}", one_line(name, 80), one_line(content, RESULT_CHARS)))
+    let summary = summary(content).map(|summary| format!(" ({summary})")).unwrap_or_default();
+    Output::Line(style, format!("{mark} {}{word}{summary}: {}", one_line(name, 80), one_line(content, RESULT_CHARS)))
 }
 
-/// Returns the parts of the document that an extraction read. None: the result of another tool.
-fn coverage(content: &str) -> Option<Coverage> {
+/// Returns the parts of the document that an extraction read, or the job that extracts. None: the result of another tool.
+fn summary(content: &str) -> Option<String> {
     let result: Value = serde_json::from_str(content).ok()?;
-    Coverage::deserialize(result.get("coverage")?).ok()
+    if let Some(coverage) = result.get("coverage") {
+        return Coverage::deserialize(coverage).ok().map(|coverage| coverage.to_string());
+    }
+    let job: JobId = result.get("job_id")?.as_str()?.parse().ok()?;
+    Some(format!("in the background, as job {job}"))
 }
 
 /// Formats a round whose events were not received. `width`: number of columns; None: the text remains Markdown.
@@ -315,5 +319,20 @@ mod tests {
         let Output::Line(_, text) = outcome("run_extraction", v1::CallStatus::Ok, &content) else { panic!("a line") };
         let expected = "✓ run_extraction (136 of 137 pages in 9 windows, 9 model calls; 1 page has no text): {";
         assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn the_result_of_a_call_that_started_a_job_names_the_job() {
+        let id = JobId::derive(&["a"]);
+        let text_of = |job: &str| {
+            let content = serde_json::json!({ "job_id": job }).to_string();
+            let Output::Line(_, text) = outcome("run_extraction", v1::CallStatus::Ok, &content) else {
+                panic!("a line")
+            };
+            text
+        };
+        let expected = format!("✓ run_extraction (in the background, as job {id}): ");
+        assert!(text_of(id.as_str()).starts_with(&expected), "{}", text_of(id.as_str()));
+        assert_eq!(text_of("x; rm"), "✓ run_extraction: {\"job_id\":\"x; rm\"}", "no id of a job");
     }
 }
