@@ -1,9 +1,11 @@
 //! A process whose clock is wrong writes nothing: it expires neither credit nor approvals, draws and settles no credit,
 //! reports `NOT_SERVING`, and hands its threads over.
 
+use folio_proto::v1;
 use folio_tests::harness::LIMIT;
 use folio_tests::harness::client::ask;
 use folio_tests::harness::cluster::Member;
+use tonic::Code;
 use tonic::transport::Endpoint;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -82,6 +84,42 @@ rules:
         reported(&test.cluster.nodes[0], ServingStatus::Serving, "folio_clock_wrong 0").await;
         test.resume(&turn).await;
         assert_ne!(credit(test).await, before, "the call is settled");
+        test.assert_clean().await;
+    });
+}
+
+#[test]
+fn invariant_5_a_gateway_whose_clock_jumps_neither_draws_nor_settles_credit() {
+    let script = "
+rules:
+  - answer: {text: '{\"total\": 957}'}
+";
+    on_cluster(script, async |test| {
+        let file = test.cluster.folder().join("jump-of-a-gateway");
+        std::fs::write(&file, "0").unwrap();
+        let clock = file.display().to_string();
+        let gateway = &mut test.cluster.gateways[0];
+        gateway.kill();
+        gateway.start(&[("FOLIO_CLOCK_OFFSET", &clock)]).await;
+        let (document_id, prompt_revid) = (test.document.clone(), test.prompt("total", Vec::new()).await.prompt_revid);
+        let client = test.client(0).await;
+        // The gateway itself extracts a short document.
+        let extract = async || {
+            let (document_id, prompt_revid) = (document_id.clone(), prompt_revid.clone());
+            let request = v1::RunExtractionRequest { document_id, prompt_revid, ..Default::default() };
+            client.extractions.clone().run_extraction(request).await
+        };
+        extract().await.expect("the clock is right");
+        std::fs::write(&file, AHEAD).unwrap();
+        reported(&test.cluster.gateways[0], ServingStatus::NotServing, "folio_clock_wrong 1").await;
+        let before = credit(test).await;
+        let refused = extract().await.expect_err("the clock is wrong");
+        assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+        assert_eq!(credit(test).await, before);
+        std::fs::write(&file, "0").unwrap();
+        reported(&test.cluster.gateways[0], ServingStatus::Serving, "folio_clock_wrong 0").await;
+        extract().await.expect("the clock is right again");
+        assert_ne!(credit(test).await, before, "the call is charged");
         test.assert_clean().await;
     });
 }

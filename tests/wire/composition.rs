@@ -84,6 +84,13 @@ async fn a_migrated_cluster_shares_conversations_and_a_draining_node_ends_its_tu
     let one = Client::connect(&gateways[0].url(), Some(&token)).await;
     let other = Client::connect(&gateways[1].url(), Some(&token)).await;
 
+    // The index of approvals is as new as the cluster.
+    let variables = [("FOLIO_SERVER", gateways[0].url()), ("FOLIO_TOKEN", token.clone())];
+    let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let inbox = folio(&std::env::temp_dir(), &["inbox"], &variables, "");
+    assert!(inbox.status.success(), "{}", text(&inbox.stderr));
+    assert!(text(&inbox.stderr).contains("approvals may be missing"), "{}", text(&inbox.stderr));
+
     // The gateway receives the document, and the node reads it.
     let document = one.upload("invoice.txt", b"Invoice Number: A-17\nTotal: 957.00 EUR\n").await;
     let waiting = one.chat(&document, "tag").await.pause().await;

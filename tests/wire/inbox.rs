@@ -115,6 +115,10 @@ async fn approvals_and_requested_reviews_wait_in_the_inbox_until_they_are_decide
     assert_eq!(members(&listed, "kind"), ["field_review", "approval"]);
     assert_eq!(members(&listed, "subject"), ["0 of 1 values approved, 0 rejected", "create_tag"]);
     assert_eq!(members(&listed, "document_ids"), [&json!([document]), &json!([document])]);
+    let (url, token) = (sandbox.url(), sandbox.token());
+    let variables = [("FOLIO_SERVER", url.as_str()), ("FOLIO_TOKEN", token.as_str())];
+    let printed = folio(sandbox.folder(), &["inbox"], &variables, "");
+    assert_eq!(text(&printed.stderr), "", "one process has no index that could be lost");
     let approvals = json_of(&sandbox, &["inbox", "--kind", "approval"], "");
     assert_eq!(members(&approvals, "item_id"), [&waiting.turn_id]);
 

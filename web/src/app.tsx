@@ -59,7 +59,7 @@ function SignedIn({ session }: { readonly session: Session }) {
   const inbox = useInbox(hasInbox);
   useLiveInbox(hasInbox);
   return (
-    <Shell session={session} waiting={inbox.data?.length}>
+    <Shell session={session} waiting={inbox.data?.items.length}>
       <ErrorBoundary>
         <Suspense fallback={<LoadingState />}>
           <Switch>

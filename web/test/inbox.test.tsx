@@ -61,6 +61,13 @@ test("all calls of an item are approved, and the number of items is in the navig
   expect(requests[0]?.continueAutoApproved).toBe(true);
 });
 
+test("an inbox says that approvals may be missing, also if it is empty", async () => {
+  const base = services();
+  renderPage(services({ inbox: { ...base.inbox, listInboxItems: () => ({ items: [], incomplete: true }) } }), "/inbox");
+  expect(await screen.findByText("Approvals may be missing")).toBeTruthy();
+  expect(screen.getByText("Nothing waits for you")).toBeTruthy();
+});
+
 test("another user's decision is a conflict with its own text", async () => {
   const base = services();
   const { user } = renderPage(services({
@@ -94,6 +101,7 @@ test("the keyboard moves through the items and opens one", async () => {
   const { user } = renderPage(services(), "/inbox");
   const cards = await screen.findAllByRole("listitem");
   expect(within(cards[1] as HTMLElement).getByText("4 of 9 values approved, 1 rejected")).toBeTruthy();
+  expect(screen.queryByText("Approvals may be missing")).toBeNull();
   cards[0]?.focus();
   await user.keyboard("jj");
   expect(document.activeElement).toBe(cards[2]);

@@ -163,6 +163,10 @@ impl Target {
 /// The note about a broken connection.
 pub(crate) const RECONNECTING: &str = "the connection broke; reconnecting";
 
+/// The note about an incomplete list of approvals.
+pub(crate) const APPROVALS_INCOMPLETE: &str =
+    "approvals may be missing, because their index was lost a short time ago; all are listed within eleven minutes";
+
 /// Maximum delay after which a refused request is repeated if the server names it. A user decides after a longer one.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 

@@ -1,4 +1,4 @@
-import { Badge, Card, SegmentedControl, Stack, Title, Group } from "@mantine/core";
+import { Alert, Badge, Card, SegmentedControl, Stack, Title, Group } from "@mantine/core";
 import { v1 } from "folio-client";
 import { useRef, useState, type KeyboardEvent } from "react";
 import { isWriting } from "../shell/navigation.js";
@@ -41,8 +41,14 @@ export function InboxView() {
         <Title order={1} size="h3">Inbox</Title>
         <SegmentedControl size="xs" aria-label="Kind" data={KINDS} value={kind} onChange={setKind} />
       </Group>
-      <QueryView query={inbox} empty={(items) => (shown(items).length === 0 ? <EmptyState title="Nothing waits for you" text="Approvals, reviews and proposals appear here." /> : undefined)}>
-        {(items) => (
+      {inbox.data?.isIncomplete === true && (
+        <Alert color="yellow" title="Approvals may be missing" role="status" py="xs">
+          The index of approvals was lost or unavailable a short time ago. All approvals are listed again within eleven minutes. A
+          conversation shows its own approvals at any time.
+        </Alert>
+      )}
+      <QueryView query={inbox} empty={({ items }) => (shown(items).length === 0 ? <EmptyState title="Nothing waits for you" text="Approvals, reviews and proposals appear here." /> : undefined)}>
+        {({ items }) => (
           <Stack gap="xs" ref={list} onKeyDown={onKeyDown} role="list">
             {shown(items).map((item) => (
               <Card key={item.itemId} withBorder padding="sm" role="listitem" tabIndex={0} data-item>

@@ -6,15 +6,28 @@ import { useApi, useStream } from "../api/api.js";
 
 const KEY = ["inbox"] as const;
 const ITEMS_MAX = 100;
+/** Interval in which an incomplete list is read again. */
+const INCOMPLETE_MS = 60_000;
+
+export interface Inbox {
+  /** The items, the oldest first. */
+  readonly items: readonly v1.InboxItem[];
+  /** True if approvals may be missing, because their index was lost or unavailable a short time ago. */
+  readonly isIncomplete: boolean;
+}
 
 export const proposalsKey = (documentId: string) => [...KEY, "proposals", documentId] as const;
 
-/** Returns the items, the oldest first. */
+/** Returns the items that wait for the visitor. */
 export function useInbox(isWanted: boolean) {
   const api = useApi();
   return useQuery({
     queryKey: KEY,
-    queryFn: async ({ signal }) => (await api.inbox.listInboxItems({ pageSize: ITEMS_MAX }, { signal })).items,
+    queryFn: async ({ signal }): Promise<Inbox> => {
+      const { items, incomplete } = await api.inbox.listInboxItems({ pageSize: ITEMS_MAX }, { signal });
+      return { items, isIncomplete: incomplete };
+    },
+    refetchInterval: ({ state }) => (state.data?.isIncomplete === true ? INCOMPLETE_MS : false),
     enabled: isWanted,
   });
 }
@@ -43,8 +56,8 @@ export function useLiveInbox(isWanted: boolean): void {
   });
 }
 
-function update(queries: QueryClient, change: (all: v1.InboxItem[]) => v1.InboxItem[]): void {
-  queries.setQueryData<v1.InboxItem[]>(KEY, (all) => change(all ?? []));
+function update(queries: QueryClient, change: (all: readonly v1.InboxItem[]) => readonly v1.InboxItem[]): void {
+  queries.setQueryData<Inbox>(KEY, (inbox) => ({ items: change(inbox?.items ?? []), isIncomplete: inbox?.isIncomplete ?? false }));
 }
 
 /** Returns the items with a new or changed one, the oldest first. */

@@ -18,7 +18,7 @@ use super::pending::Pending;
 use super::screen::ChatScreen;
 use super::view::{Output, View};
 use super::{card, mention, threads};
-use crate::client::{Client, answer, explain_error};
+use crate::client::{APPROVALS_INCOMPLETE, Client, answer, explain_error};
 use crate::input::{Entry, Input};
 use crate::terminal::{BOLD, DIM, GOOD, NOTE};
 
@@ -114,8 +114,11 @@ impl Session {
         let (client, document) = (&self.client, &self.document.document_id);
         let (mut listed, _) = threads::list(client, document).await?;
         // A viewer may not decide, and may not list the turns that wait.
-        let waiting = threads::list_waiting(client, document, &listed).await;
-        listed.extend(waiting.unwrap_or_default());
+        let (waiting, is_incomplete) = threads::list_waiting(client, document, &listed).await.unwrap_or_default();
+        listed.extend(waiting);
+        if is_incomplete {
+            self.screen.line(NOTE, APPROVALS_INCOMPLETE);
+        }
         let waiting = threads::format_waiting(&listed, &TimeZone::system());
         if !waiting.is_empty() {
             self.screen.show(waiting);

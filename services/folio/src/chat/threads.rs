@@ -88,13 +88,15 @@ pub(super) async fn list(client: &Client, document: &str) -> Result<(Vec<Listed>
 }
 
 /// Returns threads about the document whose turns wait for a decision that the user may make, apart from the `listed` ones:
-/// older threads, and threads of other users. Threads that cannot be read are omitted.
-pub(super) async fn list_waiting(client: &Client, document: &str, listed: &[Listed]) -> Result<Vec<Listed>> {
-    let (mut found, mut page_token) = (Vec::new(), String::new());
+/// older threads, and threads of other users. Threads that cannot be read are omitted. Also returns whether turns may be
+/// missing, because their index was lost or unavailable a short time ago.
+pub(super) async fn list_waiting(client: &Client, document: &str, listed: &[Listed]) -> Result<(Vec<Listed>, bool)> {
+    let (mut found, mut page_token, mut is_incomplete) = (Vec::new(), String::new(), false);
     for _ in 0..PENDING_PAGES_MAX {
         let request = v1::ListPendingApprovalsRequest { page_size: PENDING_PAGE, page_token, ..Default::default() };
         let page = answer(client.conversations().list_pending_approvals(request)).await?;
         found.extend(page.pending_approvals);
+        is_incomplete |= page.incomplete;
         page_token = page.next_page_token;
         if page_token.is_empty() {
             break;
@@ -109,7 +111,7 @@ pub(super) async fn list_waiting(client: &Client, document: &str, listed: &[List
         answer(client.threads().get_thread(request)).await.ok().and_then(|found| found.thread)
     });
     let threads = futures::future::join_all(threads).await.into_iter().flatten();
-    Ok(threads.map(|thread| Listed { thread, state: State::WaitingForUser }).collect())
+    Ok((threads.map(|thread| Listed { thread, state: State::WaitingForUser }).collect(), is_incomplete))
 }
 
 /// Returns the state of a turn. A turn that cannot be read is shown as running.

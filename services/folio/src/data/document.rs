@@ -325,7 +325,8 @@ fn row(document: &v1::Document) -> Value {
     json!({
         "document_id": document.document_id, "name": document.name, "media_type": document.media_type,
         "size_bytes": document.size_bytes, "sha256": document.sha256, "tag_ids": document.tag_ids,
-        "metadata": document.metadata, "state": state(document.state()), "state_reason": document.state_reason,
+        "metadata": document.metadata, "partly_searchable_keys": document.partly_searchable_keys,
+        "state": state(document.state()), "state_reason": document.state_reason,
         "pages": document.pages, "created_by": document.created_by,
         "create_time": time(document.create_time.as_ref()), "update_time": time(document.update_time.as_ref()),
         "etag": document.etag,
@@ -368,6 +369,8 @@ mod tests {
             state: v1::DocumentState::NoText.into(),
             ..v1::Document::default()
         };
+        let cut = v1::Document { partly_searchable_keys: vec!["note".to_owned()], ..document.clone() };
+        assert_eq!(row(&cut)["partly_searchable_keys"], json!(["note"]));
         let table = View::list(COLUMNS, vec![row(&document)]).render(Format::Table);
         assert_eq!(table.lines().nth(1).unwrap(), "doc_1        a.pdf  no_text  0      0");
     }

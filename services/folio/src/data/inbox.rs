@@ -12,7 +12,7 @@ use v1::watch_inbox_response::Change;
 use super::job::word;
 use super::output::{Format, View};
 use super::{DataArguments, collect, time};
-use crate::client::{Client, RECONNECTING, answer, explain_error};
+use crate::client::{APPROVALS_INCOMPLETE, Client, RECONNECTING, answer, explain_error};
 use crate::terminal::{note, stdout_closed, write_stdout};
 
 #[derive(Debug, clap::Args)]
@@ -70,13 +70,19 @@ impl Arguments {
 }
 
 async fn list(client: &Client, arguments: &Arguments) -> Result<View> {
+    let mut is_incomplete = false;
     let found = collect(arguments.limit, async |page_size, page_token| {
         let request =
             v1::ListInboxItemsRequest { page_size, page_token, filter: arguments.filter(), ..Default::default() };
         let page = answer(client.inbox().list_inbox_items(request)).await?;
+        is_incomplete |= page.incomplete;
         Ok((page.items, page.next_page_token))
     });
-    Ok(View::list(COLUMNS, found.await?.iter().map(row).collect()))
+    let found = found.await?;
+    if is_incomplete {
+        note(APPROVALS_INCOMPLETE);
+    }
+    Ok(View::list(COLUMNS, found.iter().map(row).collect()))
 }
 
 async fn watch(client: &Client, arguments: &Arguments) -> Result<View> {
