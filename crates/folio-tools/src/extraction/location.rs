@@ -389,6 +389,15 @@ mod tests {
     }
 
     #[test]
+    fn a_number_and_a_negative_one_are_no_date() {
+        let date = json!({"value": "2026-02-01"});
+        for (page, is_cited) in [("Paid 1.2 -26", false), ("Paid 1 -2 -26", false), ("Paid 1.2.26", true)] {
+            let found = locate_quoted(&date, &[("value", page)], &[page]).located;
+            assert_eq!(found.first().is_some_and(|found| found.quote.is_some()), is_cited, "{page}");
+        }
+    }
+
+    #[test]
     fn an_ambiguous_number_is_cited_in_the_notation_of_its_page_only() {
         for (page, cited, located) in
             [("Weight 1.234 for 2,50", json!(1234), json!(1.234)), ("Weight 1.234 for 2.50", json!(1.234), json!(1234))]
