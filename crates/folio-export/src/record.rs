@@ -1,8 +1,8 @@
 //! A record of an export.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use folio_resources::{BoundingBox, Citation, Extraction, ExtractionReport, FieldConfidence, FieldReview, leaves};
+use folio_resources::{BoundingBox, Citation, Extraction, ExtractionReport, FieldConfidence, FieldReview};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -39,9 +39,9 @@ impl Record {
     /// `document`: the name of the document.
     pub fn new(extraction: &Extraction, document: &str, has_citations: bool) -> Self {
         let (report, reviews) = (&extraction.report, &extraction.fields.reviews);
-        let changed = if has_citations { changed_paths(extraction) } else { BTreeSet::new() };
-        let citations = report.citations.iter().filter(|found| !changed.contains(&found.path));
-        let confidences = report.confidences.iter().filter(|found| !changed.contains(&found.path));
+        let unchanged = if has_citations { extraction.unchanged_paths() } else { BTreeSet::new() };
+        let citations = report.citations.iter().filter(|found| unchanged.contains(&found.path));
+        let confidences = report.confidences.iter().filter(|found| unchanged.contains(&found.path));
         Self {
             extraction_id: extraction.id.to_string(),
             document_id: extraction.document.to_string(),
@@ -59,15 +59,6 @@ impl Record {
             reviews: has_citations.then(|| reviews.iter().map(|(path, review)| decision(path, review)).collect()),
         }
     }
-}
-
-/// Returns the paths of the original values that an edit changed or removed. Their citations are no evidence for the exported
-/// data.
-fn changed_paths(extraction: &Extraction) -> BTreeSet<String> {
-    let Some(edited) = &extraction.edited else { return BTreeSet::new() };
-    let current: HashMap<String, &Value> = leaves(edited).into_iter().collect();
-    let is_changed = |(path, value): &(String, &Value)| current.get(path) != Some(value);
-    leaves(&extraction.original).into_iter().filter(is_changed).map(|(path, _)| path).collect()
 }
 
 fn citation(report: &ExtractionReport, citation: &Citation) -> Value {
