@@ -493,6 +493,24 @@ mod tests {
     }
 
     #[test]
+    fn a_currency_is_located_and_cited_at_its_sign() {
+        let page = "Total 957,00 € or £50 or $20, US$30, paid by A. Euro";
+        for (value, quote, expected) in [
+            ("EUR", "957,00 €", Some((2, true))),
+            ("EUR", "Total 957,00", Some((2, false))),
+            ("GBP", "or £50", Some((4, true))),
+            ("USD", "US$30", Some((7, true))),
+            ("USD", "or $20", Some((7, false))),
+            ("CHF", "957,00 €", None),
+        ] {
+            let found = locate_quoted(&json!({ "value": value }), &[("value", quote)], &[page]).located;
+            let found = found.first().map(|found| (found.location.first_word, found.quote.is_some()));
+            assert_eq!(found, expected, "{value} {quote}");
+        }
+        assert_eq!(locate(&json!({"value": "USD"}), &["Total $20"]).missing, 1, "several currencies have this sign");
+    }
+
+    #[test]
     fn a_number_with_its_currency_is_one_place() {
         let found = locate(&json!({"total": 957}), &["Total 957.00 EUR EUR 957.00"]);
         assert_eq!(found.located[0].occurrences, 2);
