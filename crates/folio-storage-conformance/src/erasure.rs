@@ -84,7 +84,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         found.len(),
         context.stores.texts.text(org, id.as_str(), 1, 10).await?.len(),
         context.stores.texts.boxes(org, id.as_str(), 1, 10).await?.len(),
-        usize::try_from(documents.content_bytes(org).await?).unwrap_or(usize::MAX),
+        usize::from(documents.content_bytes(org).await? > 0),
         usize::from(blobs.open(&blob_key(org, &id)).await?.is_some()),
         threads.list(org, &filter, &page).await?.items.len(),
         jobs.list(org, &JobFilter::default(), &page).await?.items.len(),
