@@ -11,8 +11,11 @@ use crate::command_line::{folio, text};
 use crate::process::Process;
 use crate::within;
 
-/// Returns true if the box of a located word contains the same word in the reading of the reference. The reference may divide a
-/// word into several words: the words in the box must then compose the located word.
+/// Number of characters in the box of a word, in addition to twice the word. The reference may join a word with its neighbours.
+const FURTHER_CHARS: usize = 8;
+
+/// Returns true if the box of a located word contains the same word in the reading of the reference, and no other line. The
+/// reference may divide a word into several words: the words in the box must then compose the located word.
 fn contains_word(area: &v1::BoundingBox, word: &str, page: &[PdfWord]) -> bool {
     let (left, top, right, bottom) =
         (f64::from(area.left), f64::from(area.top), f64::from(area.right), f64::from(area.bottom));
@@ -21,7 +24,7 @@ fn contains_word(area: &v1::BoundingBox, word: &str, page: &[PdfWord]) -> bool {
         (left..=right).contains(&x) && (top..=bottom).contains(&y)
     };
     let inside: String = page.iter().filter(is_inside).map(|found| found.text.as_str()).collect();
-    inside.contains(word)
+    inside.contains(word) && inside.chars().count() <= 2 * word.chars().count() + FURTHER_CHARS
 }
 
 #[tokio::test]

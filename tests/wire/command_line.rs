@@ -61,6 +61,11 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
     assert_eq!(report["extraction"]["total"], 957.0);
     let coverage = report["coverage"].as_str().unwrap();
     assert!(coverage.ends_with(" in 1 window, 1 model call, 38 of 38 values in the text"), "{coverage}");
+    let citations = report["citations"].as_array().unwrap();
+    let number = citations.iter().find(|citation| citation["path"] == "invoice_number").expect("the number is located");
+    assert_eq!(number["kind"], "located");
+    assert!(number["page"].as_u64() >= Some(1), "{number}");
+    assert!(number["quote"].as_str().unwrap().contains("INV-2026-0417"), "{number}");
     let approved: Vec<_> =
         report["approvals"].as_array().unwrap().iter().map(|a| a["name"].as_str().unwrap()).collect();
     assert_eq!(approved, ["create_schema", "create_prompt", "run_extraction"]);
@@ -69,6 +74,7 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
     assert!(first > 1_000 && first < all, "the first model call has {first} of {all} tokens: {report}");
     let stderr = text(&output.stderr);
     assert_eq!(report["usage"]["model_calls"], 3, "one response with three calls, the extraction, the answer");
+    assert!(stderr.contains(": located on page "), "stderr does not show a citation:\n{stderr}");
     for step in ["is no LLM", "Round 1", "$create_prompt.prompt_revid", "create_schema", "approved: run_extraction"] {
         assert!(stderr.contains(step), "stderr does not show {step:?}:\n{stderr}");
     }

@@ -1,5 +1,6 @@
 //! Deletion of an organization: nothing of it remains in the store, in the files, or in the server's answers.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use folio_proto::v1;
@@ -7,6 +8,7 @@ use folio_proto::v1::credit_service_client::CreditServiceClient;
 use folio_proto::v1::organization_service_client::OrganizationServiceClient;
 use folio_proto::v1::webhook_endpoint_service_client::WebhookEndpointServiceClient;
 use folio_storage_embedded::{EmbeddedStore, Options};
+use folio_testkit::pdf::{Page, document};
 use folio_tests::harness::webhook_receiver::receiver;
 use folio_types::{Code, OrgId};
 use serde_json::json;
@@ -66,13 +68,14 @@ async fn create_full_organization(admin: &Client, url: &str) -> (Client, v1::Org
     let grant = v1::GrantCreditRequest { organization_id, credits: 5, note: WORD.into(), ..Default::default() };
     CreditServiceClient::new(admin.channel.clone()).grant_credit(grant).await.unwrap();
     let client = Client::connect(url, Some(&created.admin_token)).await;
-    let document = client.upload(&format!("{WORD}.txt"), format!("All about the {WORD}.").as_bytes()).await;
+    let uploaded = client.upload(&format!("{WORD}.txt"), format!("All about the {WORD}.").as_bytes()).await;
     let tag =
         v1::CreateTagRequest { tag: Some(v1::Tag { name: WORD.into(), ..Default::default() }), ..Default::default() };
     client.tags.clone().create_tag(tag).await.unwrap();
-    client.chat(&document, &format!("What of the {WORD}?")).await.completed().await;
-    client.chat(&document, "write").await.pause().await;
+    client.chat(&uploaded, &format!("What of the {WORD}?")).await.completed().await;
+    client.chat(&uploaded, "write").await.pause().await;
     work_unattended(&client).await;
+    render(&client).await;
     (client, created.organization.unwrap())
 }
 
@@ -100,6 +103,7 @@ async fn work_unattended(client: &Client) {
     assert_eq!(extraction.state(), v1::ExtractionState::Completed, "{extraction:?}");
     let items = run_batch(client, vec![document.clone()], &proposed.prompt_revid).await;
     assert_eq!(items[&document].state(), v1::JobItemState::Done, "{items:?}");
+    review(client, proposed.extraction_id, extraction.extraction_id).await;
 
     // A delivery in progress would write again after the erasure.
     folio_testkit::wait_for("the deliveries", LIMIT, || async {
@@ -111,6 +115,36 @@ async fn work_unattended(client: &Client) {
     })
     .await;
     assert!(received.lock().unwrap().len() >= 3, "an event for each extraction");
+}
+
+/// Requests the review of an extraction, and rejects the value of another one.
+async fn review(client: &Client, requested: String, rejected: String) {
+    let request = v1::RequestReviewRequest { extraction_id: requested, requested: true, ..Default::default() };
+    client.extractions.clone().request_review(request).await.unwrap();
+    let request = v1::ReviewExtractionFieldRequest {
+        extraction_id: rejected,
+        path: "animal".to_owned(),
+        decision: v1::FieldDecision::Rejected.into(),
+        ..Default::default()
+    };
+    let reviewed = client.extractions.clone().review_extraction_field(request).await.unwrap().into_inner();
+    assert_eq!(reviewed.extraction.unwrap().reviews.len(), 1);
+}
+
+/// Uploads a PDF, whose words have boxes, and renders the image of its page.
+async fn render(client: &Client) {
+    let pdf = document(&[Page::of_lines(&[&format!("A picture of the {WORD}")])]);
+    let document_id = client.upload(&format!("{WORD}.pdf"), &pdf).await;
+    let request = v1::GetPageWordsRequest { document_id: document_id.clone(), page: 1 };
+    let words = client.documents.clone().get_page_words(request).await.unwrap().into_inner().words;
+    assert!(words.iter().any(|word| word.text == WORD && word.bounding_box.is_some()), "{words:?}");
+    let request = v1::GetPageImageRequest { document_id, page: 1, ..Default::default() };
+    let mut image = client.documents.clone().get_page_image(request).await.unwrap().into_inner();
+    let mut bytes = 0;
+    while let Some(part) = image.message().await.unwrap() {
+        bytes += part.chunk.len();
+    }
+    assert!(bytes > 0, "the image has no bytes");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,7 +172,11 @@ async fn no_data_of_a_deleted_organization_remains() {
     let unauthenticated = async || (refusal().await == Some(tonic::Code::Unauthenticated)).then_some(());
     folio_testkit::wait_for("the tokens to be refused", Duration::from_secs(20), unauthenticated).await;
     let blobs = sandbox.data().join("blobs");
-    let is_clean = |(_, bytes): &(_, Vec<u8>)| !String::from_utf8_lossy(bytes).contains(WORD);
+    // An image does not contain the word, but its path contains the organization.
+    let is_clean = |(path, bytes): &(PathBuf, Vec<u8>)| {
+        !String::from_utf8_lossy(bytes).contains(WORD)
+            && !path.to_string_lossy().contains(organization.organization_id.as_str())
+    };
     let is_erased = async || files_below(&blobs).iter().all(is_clean).then_some(());
     folio_testkit::wait_for("the blobs to be deleted", Duration::from_secs(20), is_erased).await;
     platform.delete_organization(delete("any name")).await.unwrap();

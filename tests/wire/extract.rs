@@ -211,6 +211,18 @@ async fn a_value_of_a_workbook_has_its_cell_in_each_output() {
     let id = records[0]["extraction_id"].as_str().unwrap();
     let (_, card) = run(&["review", id], "q\n");
     assert!(card.contains("located on page 2, cell Costs!C5"), "{card}");
+
+    run(&["review", id], "e 958\n");
+    let (lines, _) = run(&["extraction", "export", "--citations"], "");
+    let records: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 2, "{lines}");
+    for record in records {
+        let is_edited = record["extraction_id"] == *id;
+        assert_eq!(record["data"]["total"], if is_edited { json!(958) } else { json!(957.25) }, "{record}");
+        let citations = record["citations"].as_array().unwrap();
+        assert_eq!(citations.len(), usize::from(!is_edited), "an edited value has no citation: {record}");
+        assert_eq!(record["reviews"].as_array().unwrap().len(), usize::from(is_edited), "{record}");
+    }
 }
 
 #[tokio::test]

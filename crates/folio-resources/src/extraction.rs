@@ -1,6 +1,6 @@
 //! Extractions: data that a prompt extracted from a document, and later edits of the data.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use folio_types::op::{OpResult, Write};
 use folio_types::{
@@ -14,7 +14,7 @@ use crate::resource::common_functions;
 use crate::tag_set::tag_terms;
 use crate::{
     AgentRun, AgentStep, Condition, CreationPeriod, Document, ExtractionReport, FieldLog, ListRow, Plan, Prompt,
-    Resource, Review, parent_term, term,
+    Resource, Review, leaves, parent_term, term,
 };
 
 /// Contains both the extracted data and its newest edit.
@@ -57,6 +57,14 @@ impl Extraction {
     /// Returns the edited data if any, otherwise the original.
     pub fn current(&self) -> &Value {
         self.edited.as_ref().unwrap_or(&self.original)
+    }
+
+    /// Returns the paths of the current values that the original data contain, too. The citations and confidences of the report
+    /// are about the original data, and so are no evidence for other values.
+    pub fn unchanged_paths(&self) -> BTreeSet<String> {
+        let original: HashMap<String, &Value> = leaves(&self.original).into_iter().collect();
+        let current = leaves(self.current()).into_iter();
+        current.filter(|(path, value)| original.get(path) == Some(value)).map(|(path, _)| path).collect()
     }
 
     /// Returns true if the extraction waits for a reviewer: it is not verified, and a user requested a review, or a current value

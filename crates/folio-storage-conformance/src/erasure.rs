@@ -11,10 +11,10 @@ use folio_history::job::{
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
-    AllowedMcpTool, Document, DocumentFilter, Extraction, McpServer, McpServerChange, McpServerFilter, McpToolText,
-    Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken, Organization, OrganizationChange, Proposal,
-    ProposalFilter, Provider, Schema, SchemaChange, SealedKey, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint,
-    WebhookEndpointChange, WebhookEndpointFilter,
+    AllowedMcpTool, BoundingBox, Document, DocumentFilter, Extraction, McpServer, McpServerChange, McpServerFilter,
+    McpToolText, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken, Organization, OrganizationChange,
+    Proposal, ProposalFilter, Provider, Schema, SchemaChange, SealedKey, TextState, TokenChange, TokenFilter,
+    TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WordBoxes,
 };
 use folio_types::access::Role;
 use folio_types::limits::JOB_PAGE_ITEMS;
@@ -23,8 +23,8 @@ use folio_types::op::{Expected, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::token::Token;
 use folio_types::{
-    BlockId, BudgetPart, BudgetRoot, Environment as _, GrantId, JobId, OrgId, Principal, System, Timestamp, TokenId,
-    TurnId,
+    BlobId, BlockId, BudgetPart, BudgetRoot, Environment as _, GrantId, JobId, OrgId, Principal, System, Timestamp,
+    TokenId, TurnId,
 };
 use serde_json::json;
 
@@ -32,7 +32,7 @@ use super::context::{Context, blob_key, create_extraction, done};
 use super::jobs::{executed, new_job, start};
 use super::threads_append::{appended, batch_with_state, request};
 use super::{Failure, Outcome, check, same};
-use folio_storage::{HourSums, Stores, UsageHour, UsageRecord, UsageSum, create_job};
+use folio_storage::{HourSums, IngestUpdate, NewPage, Stores, UsageHour, UsageRecord, UsageSum, create_job};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let (stores, at) = (&context.stores, context.now());
@@ -83,6 +83,8 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let mut counts = vec![
         found.len(),
         context.stores.texts.text(org, id.as_str(), 1, 10).await?.len(),
+        context.stores.texts.boxes(org, id.as_str(), 1, 10).await?.len(),
+        usize::from(documents.content_bytes(org).await? > 0),
         usize::from(blobs.open(&blob_key(org, &id)).await?.is_some()),
         threads.list(org, &filter, &page).await?.items.len(),
         jobs.list(org, &JobFilter::default(), &page).await?.items.len(),
@@ -162,7 +164,14 @@ async fn filled_document(context: &Context, name: &str) -> Outcome {
     let write = context.write(Expected::Absent, super::context::create_document(name, &[tag]))?;
     context.record::<Document, _>(&id, &write).await?;
     done(stores.of::<Document>().decide(&id, write).await?)?;
-    context.fill(&id, vec![format!("Text of {name}")], name.to_owned()).await?;
+    let text = format!("Text of {name}");
+    context.fill(&id, vec![text.clone()], name.to_owned()).await?;
+    let boxes = text.split_whitespace().map(|_| BoundingBox::around([(1.0, 1.0), (2.0, 2.0)]));
+    let pages = vec![NewPage { boxes: WordBoxes::new(9.0, 9.0, boxes), ..NewPage::of_text(1, text.clone()) }];
+    let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: context.now() };
+    stores.texts.ingest(&context.org, id.as_str(), update).await?;
+    let image = BlobId::derive(&["image"]);
+    stores.of::<Document>().set_blob_bytes(&context.org, &id, &image, 100, context.now()).await?;
     let schema = context.schema(name).await?;
     let prompt = context.prompt(name, Some(&schema), &[]).await?;
     let write = context.write(Expected::Absent, create_extraction(&id, &prompt, json!({ "read": name })))?;

@@ -39,14 +39,19 @@ async fn a_truncated_pdf_fails() {
     }
 }
 
-#[tokio::test]
-async fn a_form_that_draws_itself_is_drawn_a_limited_number_of_times() {
+/// Returns a file whose page draws a form that draws itself.
+pub(crate) fn recursive_form() -> Vec<u8> {
     let form = stream(
         "/Type /XObject /Subtype /Form /BBox [0 0 10 10] /Resources << /XObject << /X 6 0 R >> >>",
         b"/X Do BT /F1 12 Tf (form) Tj ET",
     );
     let content = stream("", b"/X Do BT /F1 12 Tf 70 700 Td (page) Tj ET");
-    let reading = read("self.pdf", &one_page(content, "/XObject << /X 6 0 R >>", &[form])).await;
+    one_page(content, "/XObject << /X 6 0 R >>", &[form])
+}
+
+#[tokio::test]
+async fn a_form_that_draws_itself_is_drawn_a_limited_number_of_times() {
+    let reading = read("self.pdf", &recursive_form()).await;
     assert!(text(&reading).contains("page"), "{reading:?}");
 }
 
@@ -134,12 +139,17 @@ async fn work_without_end_is_stopped_by_the_wall_clock_limit() {
     assert_eq!(reading.state, TextState::Failed("reading the file took longer than 1 s".to_owned()));
 }
 
-#[tokio::test]
-async fn a_page_of_a_million_objects_affects_only_itself() {
+/// Returns a file whose page prints a million texts, and one with a million objects.
+pub(crate) fn million_objects() -> [Vec<u8>; 2] {
     let page = b"BT /F1 12 Tf 70 700 Td (page) Tj ET ".to_vec();
     let operators = [page.clone(), b"BT /F1 12 Tf 70 700 Td (x) Tj ET ".repeat(1_000_000)].concat();
     let objects = vec![b"null".to_vec(); 1_000_000];
-    for file in [one_page(stream("", &operators), "", &[]), one_page(stream("", &page), "", &objects)] {
+    [one_page(stream("", &operators), "", &[]), one_page(stream("", &page), "", &objects)]
+}
+
+#[tokio::test]
+async fn a_page_of_a_million_objects_affects_only_itself() {
+    for file in million_objects() {
         let short = Options { child_cpu_seconds: 20, ..options() };
         let reading = read_with(short, "million.pdf", &file).await;
         match &reading.state {

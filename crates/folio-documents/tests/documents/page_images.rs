@@ -6,7 +6,7 @@ use folio_types::op::{Expected, Write};
 use folio_types::{BlobKey, Error, Reason, Result, System, limits};
 use image::RgbImage;
 
-use super::malformed::{bomb, one_page, work_without_end};
+use super::malformed::{bomb, million_objects, one_page, recursive_form, work_without_end};
 use super::protected::protected;
 use super::recognition::{render, tiff};
 use super::*;
@@ -28,7 +28,7 @@ impl Images {
     }
 
     async fn stored(&self, name: &str, content: &[u8]) -> Document {
-        let options = Options { max_bytes: 8 * 1024 * 1024, ..options() };
+        let options = Options { max_bytes: 64 * 1024 * 1024, ..options() };
         let uploader = self.fixture.uploader_within(None, &options);
         self.fixture.upload(&uploader, name, name, content).await.unwrap().document
     }
@@ -154,6 +154,21 @@ async fn rendering_without_end_is_stopped() {
     assert_eq!(images.renderer.running(), 0);
     assert_eq!(error.reason, Reason::InvalidField, "{error}");
     assert!(error.message.contains("time") || error.message.contains("longer"), "{error}");
+}
+
+#[tokio::test]
+async fn recursive_forms_and_a_million_objects_affect_only_their_own_images() {
+    let images = Images::new(Options { page_image_seconds: 5, ..options() });
+    let [operators, objects] = million_objects();
+    for (name, file) in [("self.pdf", recursive_form()), ("operators.pdf", operators), ("objects.pdf", objects)] {
+        let hostile = images.stored(name, &file).await;
+        if let Err(error) = images.render(&hostile, png(1, 50)).await {
+            assert_eq!(error.reason, Reason::InvalidField, "{name}: {error}");
+        }
+        assert_eq!(images.renderer.running(), 0, "{name}");
+        let whole = images.stored(&format!("whole-{name}"), &document(&[Page::of_lines(&["page"])])).await;
+        images.render(&whole, png(1, 50)).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use folio_resources::{
     CITATIONS_MAX, CellPosition, Citation, CitationKind, Document, Extraction, ExtractionReport, QUOTE_CHARS,
-    REPORT_PATH_BYTES, SECTION_CHARS, WordBoxes, cell_at, structured_invoice_name, words,
+    REPORT_PATH_BYTES, SECTION_CHARS, TextState, WordBoxes, cell_at, structured_invoice_name, words,
 };
 use folio_storage::Stores;
 use folio_storage::value::PageText;
@@ -97,11 +97,13 @@ fn is_outdated(text_generation: Option<Timestamp>, report: &ExtractionReport, cr
 }
 
 /// Returns the extraction with citations of the current text of its document, and without the approvals by a review rule of
-/// values that this text lacks: the extraction is then not verified, unless a person verified it. Nothing is stored. A text
-/// that is being extracted, or that has more than [`CHECKED_PAGES_MAX`] pages, is not searched; the stored citations are then
-/// returned. Cost: no reads, or the cost of [`cite`] if the text was extracted again.
+/// values that this text lacks: the extraction is then not verified, unless a person verified it. Nothing is stored. A document
+/// that has lost its text contains no value. A text that is being extracted, or that has more than [`CHECKED_PAGES_MAX`] pages, is
+/// not searched; the stored citations are then returned. Cost: no reads, or the cost of [`cite`] if the text was extracted again.
 pub async fn check_again(stores: &Stores, document: &Document, mut extraction: Extraction) -> Result<Extraction> {
-    let is_outdated = is_outdated(document.text_generation, &extraction.report, extraction.created_at);
+    let has_lost_text =
+        matches!(document.state, TextState::NoText(_) | TextState::Failed(_)) && !extraction.report.is_empty();
+    let is_outdated = has_lost_text || is_outdated(document.text_generation, &extraction.report, extraction.created_at);
     if !is_outdated || document.pages > CHECKED_PAGES_MAX {
         return Ok(extraction);
     }
@@ -365,6 +367,15 @@ mod tests {
         ]
     }
 
+    /// Returns true if a text of [`any_page`] contains a date of 2026 in one of the notations of that page.
+    fn is_printed(date: &str, text: &str) -> bool {
+        let (month, day) = (&date[5..7], &date[8..10]);
+        let dotted = text.replace('/', ".");
+        let is_slashed_month_first = text.contains('/') && dotted.contains(&format!("{month}.{day}.2026"));
+        let is_written = month == "03" && text.contains(&format!("{}. März 2026", day.trim_start_matches('0')));
+        text.contains(date) || dotted.contains(&format!("{day}.{month}.2026")) || is_slashed_month_first || is_written
+    }
+
     /// Returns true if words of a quote of [`any_page`] are the value. Knows nothing of the search.
     fn is_stated(quote: &str, value: &Value) -> bool {
         let words: Vec<&str> = quote.split_whitespace().collect();
@@ -383,7 +394,7 @@ mod tests {
                 };
                 words.iter().any(|word| is_number(word)) || words.windows(2).any(|pair| is_number(&pair.join(" ")))
             }
-            Value::String(date) if date.starts_with("2026-") => quote.contains("2026"),
+            Value::String(date) if date.starts_with("2026-") => is_printed(date, &words.join(" ")),
             Value::String(text) => {
                 let words: Vec<&str> = words.iter().map(|word| word.trim_matches([',', '.', ':'])).collect();
                 format!(" {} ", words.join(" ")).contains(&format!(" {text} "))

@@ -389,6 +389,15 @@ mod tests {
     }
 
     #[test]
+    fn a_number_and_a_negative_one_are_no_date() {
+        let date = json!({"value": "2026-02-01"});
+        for (page, is_cited) in [("Paid 1.2 -26", false), ("Paid 1 -2 -26", false), ("Paid 1.2.26", true)] {
+            let found = locate_quoted(&date, &[("value", page)], &[page]).located;
+            assert_eq!(found.first().is_some_and(|found| found.quote.is_some()), is_cited, "{page}");
+        }
+    }
+
+    #[test]
     fn an_ambiguous_number_is_cited_in_the_notation_of_its_page_only() {
         for (page, cited, located) in
             [("Weight 1.234 for 2,50", json!(1234), json!(1.234)), ("Weight 1.234 for 2.50", json!(1.234), json!(1234))]
@@ -481,6 +490,24 @@ mod tests {
             let found = locate_quoted(&json!({ "value": value }), &[("value", quote)], &[page]).located;
             assert!(found.first().is_some_and(|found| found.quote.is_some()), "{value}");
         }
+    }
+
+    #[test]
+    fn a_currency_is_located_and_cited_at_its_sign() {
+        let page = "Total 957,00 € or £50 or $20, US$30, paid by A. Euro";
+        for (value, quote, expected) in [
+            ("EUR", "957,00 €", Some((2, true))),
+            ("EUR", "Total 957,00", Some((2, false))),
+            ("GBP", "or £50", Some((4, true))),
+            ("USD", "US$30", Some((7, true))),
+            ("USD", "or $20", Some((7, false))),
+            ("CHF", "957,00 €", None),
+        ] {
+            let found = locate_quoted(&json!({ "value": value }), &[("value", quote)], &[page]).located;
+            let found = found.first().map(|found| (found.location.first_word, found.quote.is_some()));
+            assert_eq!(found, expected, "{value} {quote}");
+        }
+        assert_eq!(locate(&json!({"value": "USD"}), &["Total $20"]).missing, 1, "several currencies have this sign");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use folio_resources::words;
-use folio_types::notation::{Style, fold};
+use folio_types::notation::{Style, fold, stated_currency};
 use serde_json::Value;
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -62,6 +62,8 @@ pub(super) struct PageIndex {
     /// The numbers in the order of their absolute values, because a sign may be printed apart from its number.
     numbers: Vec<Number>,
     dates: HashMap<String, Vec<Words>>,
+    /// The words with a currency, by its ISO code.
+    currencies: HashMap<&'static str, Vec<Words>>,
     /// The words that are the dash of a range, as in `10 - 12`.
     range_dashes: HashSet<usize>,
 }
@@ -82,6 +84,7 @@ impl PageIndex {
         };
         let (mut tokens, mut positions) = (Vec::new(), HashMap::<String, Vec<usize>>::new());
         let (mut numbers, mut dates) = (Vec::new(), HashMap::<String, Vec<Words>>::new());
+        let mut currencies = HashMap::<&'static str, Vec<Words>>::new();
         for (start, word) in words.iter().enumerate() {
             let folded = fold(&composed(word.text));
             let is_number = word.has_digits && {
@@ -94,6 +97,9 @@ impl PageIndex {
                 ends_in_digit = token.ends_with(|c: char| c.is_ascii_digit());
                 positions.entry(token.to_owned()).or_default().push(tokens.len());
                 tokens.push(Token { text: token.to_owned(), word: start, continues_number });
+            }
+            if let Some(code) = stated_currency(word.text.trim_matches(MARKS)) {
+                currencies.entry(code).or_default().push((start, start));
             }
             let before = start.checked_sub(1).filter(|at| !range_dashes.contains(at));
             let is_after_minus = before.and_then(|at| words.get(at)).is_some_and(Word::is_dash);
@@ -128,7 +134,7 @@ impl PageIndex {
             let order = one.absolute.partial_cmp(&other.absolute).unwrap_or(Ordering::Equal);
             order.then_with(|| one.words.cmp(&other.words))
         });
-        Self { tokens, positions, numbers, dates, range_dashes }
+        Self { tokens, positions, numbers, dates, currencies, range_dashes }
     }
 
     pub(super) fn contains(&self, value: &Value) -> bool {
@@ -153,6 +159,7 @@ impl PageIndex {
             Value::String(text) => {
                 let mut found = self.text(text);
                 found.extend(self.dates.get(text.trim()).into_iter().flatten());
+                found.extend(self.currencies.get(text.trim()).into_iter().flatten());
                 found
             }
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => Vec::new(),
@@ -210,8 +217,9 @@ pub(super) fn has_value(text: &str, value: &Value, style: Style, is_range_dash: 
     let index = PageIndex::with_style(text, style);
     let has_signs = match value {
         Value::String(wanted) => {
-            let is_date = index.dates.contains_key(wanted.trim());
-            is_date || with_signs(text).contains(&with_signs(wanted.trim_matches(MARKS)))
+            let name = wanted.trim();
+            let is_normalized = index.dates.contains_key(name) || index.currencies.contains_key(name);
+            is_normalized || with_signs(text).contains(&with_signs(wanted.trim_matches(MARKS)))
         }
         Value::Number(number) => number.as_f64().is_some_and(|number| has_number(text, number, style, is_range_dash)),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,

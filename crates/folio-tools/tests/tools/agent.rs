@@ -242,6 +242,20 @@ async fn an_edit_between_the_intent_and_the_write_is_a_conflict_with_the_current
 }
 
 #[tokio::test]
+async fn a_value_that_a_person_edited_has_no_citation_when_the_run_is_completed() {
+    let (mut test, id) = begun(None).await;
+    let fields = json!({ "total": 99, "number": "INV-7" });
+    test.ok("extract_fields", json!({ "fields": fields, "confidences": { "total": 0.5, "number": 1 } })).await;
+    let data = json!({ "total": 120.5, "number": "INV-7" });
+    test.write_extraction(id.as_str(), ExtractionChange::Edit { data: data.clone() }).await;
+    test.ok("complete_extraction", json!({})).await;
+    let stored = test.extraction(&id).await;
+    assert_eq!((stored.current(), &stored.original["total"]), (&data, &json!(99)));
+    let paths: Vec<&str> = stored.report.citations.iter().map(|found| found.path.as_str()).collect();
+    assert_eq!(paths, ["number"], "the text contains the value of the person, which is not the original one");
+}
+
+#[tokio::test]
 async fn invariant_3_a_repeated_write_has_one_effect_and_the_same_result() {
     let (mut test, id) = begun(None).await;
     for (name, arguments) in [

@@ -181,4 +181,11 @@ async fn citations_and_approvals_of_a_rule_are_checked_again_when_the_document_w
     stores.texts.ingest(&test.context.principal.org, test.document().as_str(), update).await.unwrap();
     let unread = check_again(&stores, &document(&test).await, extraction.clone()).await.unwrap();
     assert_eq!(unread, extraction, "the document is being read");
+    for state in [TextState::NoText("a blank page".to_owned()), TextState::Failed("damaged".to_owned())] {
+        let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
+        stores.texts.ingest(&test.context.principal.org, test.document().as_str(), update).await.unwrap();
+        let lost = check_again(&stores, &document(&test).await, by_rule.clone()).await.unwrap();
+        assert!(!lost.verified && lost.fields.reviews.is_empty() && lost.report.citations.is_empty(), "{lost:?}");
+        assert_eq!((lost.report.coverage.located, lost.report.coverage.inferred), (0, 1));
+    }
 }

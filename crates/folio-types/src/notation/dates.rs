@@ -49,6 +49,10 @@ fn without_time(text: &str) -> &str {
 }
 
 fn numeric(text: &str, style: Style) -> Option<String> {
+    // A dash between a blank and a digit is a minus: `1.2 -26` is two numbers.
+    if text.split_whitespace().skip(1).any(|word| word.len() > 1 && word.starts_with('-')) {
+        return None;
+    }
     let parts: Vec<&str> = text.split(['-', '/', '.']).map(str::trim).collect();
     let [first, second, third] = parts.as_slice() else { return None };
     let value = |part: &str| {
@@ -133,6 +137,8 @@ mod tests {
             "17.03.2026, 14:05 Uhr",
             "2026-03-17T10:00:00Z",
             "17-Mar-2026",
+            "17 - 3 - 2026",
+            "17. 3. 2026",
         ] {
             assert_eq!(date(text, Style::default()).as_deref(), Some("2026-03-17"), "{text}");
         }
@@ -157,6 +163,9 @@ mod tests {
             "+1.2.2026",
             "12.13.2026",
             "32.01.2026",
+            "1.2 -26",
+            "1 -2 -26",
+            "01-02 -2026",
         ] {
             assert_eq!(date(text, Style::default()), None, "{text}");
         }

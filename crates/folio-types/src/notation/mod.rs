@@ -5,7 +5,7 @@ mod numbers;
 
 use serde_json::Value;
 
-pub use numbers::currency;
+pub use numbers::{currency, stated_currency};
 
 /// Notation of numbers and dates in a document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -36,14 +36,27 @@ const CURRENCIES: [(&str, &str); 24] = [
 const UNITS: [&str; 15] =
     ["%", "kWh", "kwh", "MWh", "m³", "m3", "kg", "g", "km", "l", "pcs", "pc", "Stk", "Stück", "GB"];
 
-/// Returns the ISO code of the currency in a text.
+/// Signs of several currencies.
+const AMBIGUOUS_CURRENCIES: [&str; 4] = ["$", "¥", "kr", "Fr."];
+
+/// Returns the ISO code of the currency in a text. An ambiguous sign has its most frequent meaning.
 pub fn currency(text: &str) -> Option<&'static str> {
+    currency_sign(text).map(|(_, code)| code)
+}
+
+/// Returns the ISO code of the currency that a text names with a code or with a sign of this currency only.
+pub fn stated_currency(text: &str) -> Option<&'static str> {
+    currency_sign(text).filter(|(sign, _)| !AMBIGUOUS_CURRENCIES.contains(sign)).map(|(_, code)| code)
+}
+
+/// Returns the currency sign at an edge of a text, with its ISO code.
+fn currency_sign(text: &str) -> Option<(&'static str, &'static str)> {
     let text = text.trim();
     let at_edge = |sign: &str| {
         let after = text.strip_prefix(sign).or_else(|| text.strip_suffix(sign));
         after.is_some_and(|rest| rest.is_empty() || !sign_continues(text, sign))
     };
-    CURRENCIES.iter().find(|(sign, _)| at_edge(sign)).map(|(_, code)| *code)
+    CURRENCIES.into_iter().find(|(sign, _)| at_edge(sign))
 }
 
 /// Returns true if a currency sign of letters is part of a longer word at that edge.
@@ -222,5 +235,9 @@ mod tests {
         assert_eq!(currency("SEK 5"), Some("SEK"));
         assert_eq!(currency("EUROPE"), None);
         assert_eq!(currency("12.00"), None);
+        for (text, code) in [("12,00 €", Some("EUR")), ("US$5", Some("USD")), ("$5", None), ("5 kr", None), ("5", None)]
+        {
+            assert_eq!(stated_currency(text), code, "{text}");
+        }
     }
 }

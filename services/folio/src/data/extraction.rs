@@ -306,7 +306,16 @@ fn row(document: &str, extraction: &v1::Extraction) -> Value {
     row
 }
 
+/// Returns the extraction as JSON. A value that a user edited has neither a citation nor a confidence, because these are about
+/// the original data.
 fn whole(extraction: &v1::Extraction) -> Value {
+    let unchanged: Option<BTreeSet<String>> = extraction.edited_json.is_some().then(|| {
+        let fields = fields::fields(extraction).into_iter();
+        fields.filter(|field| field.is_original).map(|field| field.path).collect()
+    });
+    let is_unchanged = |path: &String| unchanged.as_ref().is_none_or(|unchanged| unchanged.contains(path));
+    let citations = extraction.citations.iter().filter(|found| is_unchanged(&found.path));
+    let confidences = extraction.confidences.iter().filter(|found| is_unchanged(&found.path));
     json!({
         "extraction_id": extraction.extraction_id, "document_id": extraction.document_id,
         "prompt_revid": extraction.prompt_revid, "schema_revid": extraction.schema_revid, "model": extraction.model,
@@ -317,8 +326,8 @@ fn whole(extraction: &v1::Extraction) -> Value {
         "windows": extraction.coverage.as_ref().map(|coverage| coverage.windows),
         "conflicts": extraction.conflicts.iter().map(conflict).collect::<Vec<_>>(),
         "originals": extraction.originals.iter().map(original).collect::<Vec<_>>(),
-        "citations": extraction.citations.iter().map(citation).collect::<Vec<_>>(),
-        "confidences": extraction.confidences.iter().map(confidence).collect::<Vec<_>>(),
+        "citations": citations.map(citation).collect::<Vec<_>>(),
+        "confidences": confidences.map(confidence).collect::<Vec<_>>(),
         "checks": extraction.checks.iter().map(check).collect::<Vec<_>>(),
         "reviews": extraction.reviews.iter().map(review).collect::<Vec<_>>(),
         "examples": extraction.examples.iter().map(example).collect::<Vec<_>>(), "data": data(extraction),
@@ -438,6 +447,22 @@ mod tests {
     fn a_row_names_the_document_and_states_an_edit() {
         let row = row("a.pdf", &stored("ext_1", "{}", Some("{\"a\":1}")));
         assert_eq!((&row["document"], &row["edited"], &row["data"]), (&json!("a.pdf"), &json!(true), &json!({"a": 1})));
+    }
+
+    #[test]
+    fn an_edited_value_has_no_evidence() {
+        let citation = |path: &str| v1::Citation { path: path.to_owned(), ..v1::Citation::default() };
+        let confidence = |path: &str| v1::FieldConfidence { path: path.to_owned(), confidence: 0.75 };
+        let edited = v1::Extraction {
+            citations: vec![citation("total"), citation("number")],
+            confidences: vec![confidence("total"), confidence("number")],
+            ..stored("ext_1", r#"{"total":1,"number":2}"#, Some(r#"{"total":1,"number":3}"#))
+        };
+        let shown = whole(&edited);
+        for member in ["citations", "confidences"] {
+            let paths: Vec<&Value> = shown[member].as_array().unwrap().iter().map(|found| &found["path"]).collect();
+            assert_eq!(paths, ["total"], "{member}");
+        }
     }
 
     #[test]

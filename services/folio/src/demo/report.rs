@@ -62,13 +62,7 @@ pub(crate) async fn collect(
     }
     let stored = stored.unwrap_or_default();
     for citation in stored.citations.iter().take(SHOWN_CITATIONS) {
-        // JSON escapes control characters of the document.
-        let quote = Value::from(citation.quote.as_str());
-        let (path, kind) = (&citation.path, extraction::kind(citation.kind()));
-        let confidence = extraction::confidence_of(&stored, path);
-        let confidence = confidence.map(|share| format!(", confidence {share:.2}")).unwrap_or_default();
-        let location = extraction::location(citation);
-        screen.line(NOTE, &format!("  {path}: {kind} on {location}, {quote}{confidence}"));
+        screen.line(NOTE, &citation_line(&stored, citation));
     }
     for conflict in extraction::conflict_lines(&stored).take(SHOWN_CITATIONS) {
         screen.line(NOTE, &conflict);
@@ -102,6 +96,16 @@ fn usage(usage: &v1::Usage) -> Value {
         "cached_input_tokens": usage.cached_input_tokens, "output_tokens": usage.output_tokens,
         "reported": usage.reported,
     })
+}
+
+/// Returns the evidence for a value as a line for people.
+fn citation_line(extraction: &v1::Extraction, found: &v1::Citation) -> String {
+    // JSON escapes control characters of the document.
+    let quote = Value::from(found.quote.as_str());
+    let (path, kind, location) = (&found.path, extraction::kind(found.kind()), extraction::location(found));
+    let confidence = extraction::confidence_of(extraction, path);
+    let confidence = confidence.map(|share| format!(", confidence {share:.2}")).unwrap_or_default();
+    format!("  {path}: {kind} on {location}, {quote}{confidence}")
 }
 
 fn citation(extraction: &v1::Extraction, found: &v1::Citation) -> Value {
@@ -194,6 +198,25 @@ async fn prompt(client: &Client, revid: &str) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_citation_is_shown_with_the_confidence_of_its_value() {
+        let found = v1::Citation {
+            path: "total".to_owned(),
+            page: 2,
+            quote: "957,00\u{1b}".to_owned(),
+            kind: v1::CitationKind::Cited.into(),
+            ..v1::Citation::default()
+        };
+        let confidences = vec![v1::FieldConfidence { path: "total".to_owned(), confidence: 0.75 }];
+        let extraction = v1::Extraction { confidences, ..v1::Extraction::default() };
+        let line = citation_line(&extraction, &found);
+        assert_eq!(line, r#"  total: cited on page 2, "957,00\u001b", confidence 0.75"#);
+        assert_eq!(citation(&extraction, &found)["confidence"], json!(0.75));
+        let without = v1::Extraction::default();
+        assert!(!citation_line(&without, &found).contains("confidence"));
+        assert_eq!(citation(&without, &found)["confidence"], Value::Null);
+    }
 
     #[test]
     fn the_newest_extraction_that_succeeded_decides_whether_there_is_a_job() {

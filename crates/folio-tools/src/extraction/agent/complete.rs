@@ -51,7 +51,11 @@ impl StepCall for CompleteExtraction {
         let stored = Fields::of(extraction).into_data(document.text_generation);
         let cited = stored.citations.into_iter().filter(|citation| citation.kind == CitationKind::Cited);
         let quotes: BTreeMap<String, String> = cited.map(|citation| (citation.path, citation.quote)).collect();
-        let Cited { citations, located, cited, inferred, .. } = cite_new(stores, org, &document, data, &quotes).await?;
+        let found = cite_new(stores, org, &document, data, &quotes).await?;
+        let Cited { mut citations, located, cited, inferred, .. } = found;
+        // Citations are about the original data, and a review rule approves no value of a person.
+        let unchanged = extraction.unchanged_paths();
+        citations.retain(|citation| unchanged.contains(&citation.path));
         let mut coverage = Coverage { pages: document.pages, located, cited, inferred, ..Coverage::default() };
         for_each_page(stores, org, &document.id, (1, document.pages), |page| {
             if let Some(gap) = page.gap {

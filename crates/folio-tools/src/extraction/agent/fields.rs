@@ -3,7 +3,7 @@
 //! `confidences` and `citations` of a call mirror the shape of its `fields`: the same members and items, with a number or a
 //! citation at the path of each value. Stored evidence is a list by path, in the order of the data.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use folio_resources::{
     AgentData, CITATIONS_MAX, Citation, Extraction, FieldConfidence, QUOTE_CHARS, item_path, leaves, member_path,
@@ -37,11 +37,7 @@ pub(super) struct Fields {
 impl Fields {
     /// Returns the current data. A value that a person edited has no evidence.
     pub(super) fn of(extraction: &Extraction) -> Self {
-        let original: BTreeMap<String, &Value> = leaves(&extraction.original).into_iter().collect();
-        let unchanged =
-            leaves(extraction.current()).into_iter().filter(|(path, value)| original.get(path) == Some(value));
-        let unchanged: BTreeSet<String> = unchanged.map(|(path, _)| path).collect();
-        let report = &extraction.report;
+        let (unchanged, report) = (extraction.unchanged_paths(), &extraction.report);
         let confidences = report.confidences.iter().filter(|found| unchanged.contains(&found.path));
         let citations = report.citations.iter().filter(|found| unchanged.contains(&found.path));
         Self {
