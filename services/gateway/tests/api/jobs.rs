@@ -123,10 +123,10 @@ async fn values_of_windows_that_differ_are_conflicts_with_their_pages() {
     let client = server.member().await;
     let prompt = client.prompt("Total", &client.schema("Invoice", "total").await).await;
     // More than twice the context of the model, so that at least three windows are necessary.
-    let filler = "word ".repeat(900);
-    let mut pages = vec![filler.clone(); 60];
+    let filler = "word ".repeat(450);
+    let mut pages = vec![filler.clone(); 120];
     pages[0] = format!("Total 12.50\n{filler}");
-    pages[59] = format!("Total 20.50\n{filler}");
+    pages[119] = format!("Total 20.50\n{filler}");
     let document = client.ready_document("report.txt", &pages.join("\u{c}")).await.document_id;
     server.model.answer(r#"{"total": 12.5}"#);
     for _ in 1..8 {
@@ -139,7 +139,7 @@ async fn values_of_windows_that_differ_are_conflicts_with_their_pages() {
     assert_eq!(extraction["conflicts"], json!([{"path": "total", "value_json": "12.5", "page": 1}]));
     let coverage = &extraction["coverage"];
     let numbers = ["pages", "pages_read", "conflicts"].map(|name| coverage[name].as_u64());
-    assert_eq!(numbers, [Some(60), Some(60), Some(1)], "{coverage}");
+    assert_eq!(numbers, [Some(120), Some(120), Some(1)], "{coverage}");
     assert!(coverage["windows"].as_u64() >= Some(3), "{coverage}");
     assert_eq!(coverage["model_calls"].as_u64(), u64::try_from(server.model.calls()).ok());
     server.stop().await;
