@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::format::{Aims, Percentiles, micros, row};
 
 /// Number of prompts that are deleted one after another, so that enough writes happen meanwhile.
-const PROMPTS: usize = 10;
+const PROMPTS: usize = 20;
 /// Number of writes that are measured without a deletion.
 const WRITES: usize = 3_000;
 /// Minimum number of writes during the deletions for a 99th percentile.

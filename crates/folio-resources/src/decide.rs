@@ -337,7 +337,7 @@ fn plan(write: &ResourceWrite, revisions: &[StoredRevision], applied: Applied) -
             if let Some((number, stored)) = revision.filter(|(number, _)| newest < Some(*number)) {
                 let removed = removed_by_new(write.kind.name, revisions)?;
                 plan.rows.extend(removed.map(RowWrite::RemoveRevision));
-                let names = RevisionNames::of(name_of_thread(write));
+                let names = RevisionNames::of(name_of_thread(write), fields.references.clone());
                 plan.rows.push(RowWrite::PutRevision { number, stored, names });
             }
             match before {

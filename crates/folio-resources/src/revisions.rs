@@ -5,6 +5,8 @@
 //! removed: an entry counts while its object exists and names the revision. A row has at most [`NAMES_MAX`] entries; a
 //! revision with more is kept as long as its resource.
 
+use std::collections::BTreeSet;
+
 use folio_types::op::OpKey;
 use folio_types::{Code, Error, Reason, Result, TurnId, UnknownFields, limits};
 use serde::{Deserialize, Serialize};
@@ -43,14 +45,22 @@ pub struct RevisionNames {
     pub names: Vec<RevisionName>,
     /// True if more than [`NAMES_MAX`] objects were entered. The row then has no entries and counts as named.
     pub is_full: bool,
+    /// Ids to which the revision refers, so that a clean-up reads no content. None: written by v0.1.0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub references: Option<BTreeSet<String>>,
     #[serde(skip)]
     pub unknown: UnknownFields,
 }
 
 impl RevisionNames {
     /// Returns the row of a new revision.
-    pub fn of(name: Option<RevisionName>) -> Self {
-        Self { names: name.into_iter().collect(), ..Self::default() }
+    pub fn of(name: Option<RevisionName>, references: BTreeSet<String>) -> Self {
+        Self { names: name.into_iter().collect(), references: Some(references), ..Self::default() }
+    }
+
+    /// Returns true if an object was entered.
+    pub fn is_named(&self) -> bool {
+        self.is_full || !self.names.is_empty()
     }
 
     /// Adds an entry, or replaces the entry of the same object. Returns true if the row changed.
@@ -150,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_row_of_names_is_bounded_and_has_one_entry_for_each_object() {
-        let mut row = RevisionNames::of(Some(thread(0)));
+        let mut row = RevisionNames::of(Some(thread(0)), BTreeSet::new());
         assert!(!row.add(thread(0)) && row.add(resource(1)) && !row.add(resource(1)));
         assert!(row.add(resource(2)), "a later op of the same object");
         assert!(row.add(in_turn(0, 2)), "a later turn of the same thread");
@@ -160,6 +170,6 @@ mod tests {
         }
         assert_eq!((row.names.len(), row.is_full), (NAMES_MAX, false));
         assert!(row.add(thread(NAMES_MAX)) && !row.add(thread(NAMES_MAX + 1)));
-        assert_eq!(row, RevisionNames { is_full: true, ..RevisionNames::default() });
+        assert_eq!(row, RevisionNames { is_full: true, ..RevisionNames::of(None, BTreeSet::new()) });
     }
 }

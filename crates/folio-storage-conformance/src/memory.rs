@@ -141,10 +141,7 @@ impl Memory {
 
     fn stored_revisions(&self, id: &str) -> Vec<StoredRevision> {
         let rows = self.names.iter().filter(|((of, _), _)| of == id);
-        let stored = rows.map(|((_, number), names)| StoredRevision {
-            number: *number,
-            is_named: *names != RevisionNames::default(),
-        });
+        let stored = rows.map(|((_, number), names)| StoredRevision { number: *number, is_named: names.is_named() });
         stored.collect()
     }
 

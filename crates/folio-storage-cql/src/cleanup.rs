@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_resources::{Cleanup, DependentDeletion, Kind, ListRow, Record};
+use folio_resources::{Cleanup, DependentDeletion, Kind, ListRow, Record, RevisionNames};
 use folio_types::op::OpRow;
 use folio_types::{OrgId, Result, Timestamp};
 
@@ -23,9 +23,9 @@ use folio_storage::value::{decode, encode};
 /// Maximum rows that are read at once, and that one batch removes.
 // proto: none "bounds a batch"
 const PAGE_ROWS_MAX: usize = 100;
-/// Maximum revisions that are read at once. With their content they have up to a few megabytes.
-// proto: none "bounds a read"
-const REVISIONS_AT_ONCE_MAX: usize = 16;
+/// Maximum revisions that are removed at once, each with its row of names.
+// proto: none "bounds a batch"
+const REVISIONS_AT_ONCE_MAX: usize = PAGE_ROWS_MAX / 2;
 
 /// Removes the rows that a deletion left, page by page. `is_final`: also removes the content of op rows, and the deletion
 /// from the index.
@@ -78,14 +78,22 @@ pub(crate) async fn remove_texts(keyspace: &Keyspace, org: &OrgId, id: &str) -> 
     Ok(())
 }
 
-/// Removes the revisions of a deleted resource with their names and references.
+/// Removes the revisions of a deleted resource with their names and references. Reads the rows of names, which are small,
+/// and not the content.
 async fn remove_revisions(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
     let aggregates = &keyspace.tables.aggregates;
     loop {
-        let page = aggregates.rows(org, id, (Part::Revision, ""), REVISIONS_AT_ONCE_MAX).await?;
+        let page = aggregates.rows(org, id, (Part::Names, ""), REVISIONS_AT_ONCE_MAX).await?;
         let mut referenced = BTreeSet::new();
-        for (_, stored) in &page {
-            referenced.append(&mut kind.revision_references(stored)?);
+        for (key, stored) in &page {
+            let mut references = match decode::<RevisionNames>(stored)?.references {
+                Some(references) => references,
+                None => match aggregates.row(org, id, (Part::Revision, key), Read::Quorum).await? {
+                    Some(content) => kind.revision_references(&content)?,
+                    None => BTreeSet::new(),
+                },
+            };
+            referenced.append(&mut references);
         }
         for referenced in referenced {
             references::remove_dead(keyspace, org, &referenced, id).await?;

@@ -4,10 +4,11 @@
 //! Each step may be repeated. The deletion stays in its index until the last step; a clean-up that was interrupted starts
 //! again and finds the remaining rows.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use folio_resources::{Cleanup, DependentDeletion, Kind, Record};
+use folio_resources::{Cleanup, DependentDeletion, Kind, Record, RevisionNames};
 use folio_types::op::{OpRow, Target};
 use folio_types::{OrgId, Result, Timestamp};
 
@@ -19,9 +20,9 @@ use super::resources::record;
 use super::transaction::Transaction;
 use super::value::{decode, encode};
 
-/// Maximum rows of a page.
+/// Maximum rows of a page. The transaction of a page delays the writes that share its commit.
 // proto: none "bounds a transaction"
-const PAGE_ROWS_MAX: usize = 100;
+const PAGE_ROWS_MAX: usize = 20;
 /// Size of the values from which a page ends, in bytes.
 // proto: none "bounds a transaction"
 const PAGE_BYTES: usize = 1024 * 1024;
@@ -97,16 +98,23 @@ impl Deletion {
         self.pages(range, plan, move |transaction, key| remove_keys(transaction, space, [key])).await
     }
 
-    /// Removes the revisions with their names and references.
+    /// Removes the revisions with their names and references. Reads the rows of names, which are small, and not the content.
     async fn remove_revisions(&self) -> Result<()> {
         let (org, kind, id) = (self.org.clone(), self.kind, self.id.clone());
-        let (prefix, names) = (keys::revisions(&org, &id), keys::revision_names(&org, &id));
+        let (prefix, revisions) = (keys::revision_names(&org, &id), keys::revisions(&org, &id));
         let start = prefix.len();
-        let plan = move |_: Lookup<'_>, (key, stored): &Row| {
-            let names = [names.as_slice(), key.get(start..).unwrap_or_default()].concat();
-            let references = kind.revision_references(stored)?;
+        let plan = move |read: Lookup<'_>, (key, stored): &Row| {
+            let revision = [revisions.as_slice(), key.get(start..).unwrap_or_default()].concat();
+            let (references, bytes) = match decode::<RevisionNames>(stored)?.references {
+                Some(references) => (references, 0),
+                None => match read(Space::Records, &revision)? {
+                    Some(content) => (kind.revision_references(&content)?, content.len()),
+                    None => (BTreeSet::new(), 0),
+                },
+            };
             let references = references.iter().map(|referenced| keys::reference(&org, referenced, &id));
-            Ok(Planned::of([key.clone(), names].into_iter().chain(references).collect::<Vec<_>>()))
+            let change = [key.clone(), revision].into_iter().chain(references).collect::<Vec<_>>();
+            Ok(Planned { change: Some(change), bytes })
         };
         let apply =
             |transaction: &mut Transaction<'_>, keys: Vec<Vec<u8>>| remove_keys(transaction, Space::Records, keys);
@@ -299,8 +307,8 @@ mod tests {
     #[test]
     fn invariant_10_a_page_of_a_deletion_is_bounded_by_rows_and_bytes() {
         assert_eq!(Rows::of(&[]).pages(0), [0]);
-        assert_eq!(Rows::of(&[1; 99]).pages(0), [99]);
-        assert_eq!(Rows::of(&[1; 250]).pages(0), [100, 100, 50]);
+        assert_eq!(Rows::of(&[1; 19]).pages(0), [19]);
+        assert_eq!(Rows::of(&[1; 50]).pages(0), [20, 20, 10]);
         assert_eq!(Rows::of(&[PAGE_BYTES / 2; 5]).pages(0), [2, 2, 1]);
         assert_eq!(Rows::of(&[PAGE_BYTES * 2; 3]).pages(0), [1, 1, 1, 0]);
         assert_eq!(Rows::of(&[1; 5]).pages(PAGE_BYTES / 2), [2, 2, 1]);

@@ -218,6 +218,7 @@ fn ops() -> Vec<Sample> {
         names: vec![RevisionName::Thread(TurnId::new(thread_id(), 4)), by_prompt],
         ..RevisionNames::default()
     };
+    let references = RevisionNames::of(None, [schema_revid().of.to_string()].into());
     vec![
         sample("schema", row(OpState::Done(schema))),
         sample("prompt", row(OpState::Done(prompt))),
@@ -230,6 +231,7 @@ fn ops() -> Vec<Sample> {
         sample("plain", OpData(data())),
         sample("plain", indexed_data),
         sample("plain", names),
+        sample("references", references),
         sample("full", RevisionNames { is_full: true, ..RevisionNames::default() }),
         sample("deleted", OpRow { op: request, ..row(OpState::Done(OpResult::Deleted)) }),
         sample("conflict", row(OpState::Conflict)),

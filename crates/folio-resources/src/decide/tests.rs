@@ -263,7 +263,7 @@ fn the_thread_of_a_call_names_the_newest_revision() {
         RowWrite::PutRevision { names, .. } => Some(names.clone()),
         _ => None,
     });
-    assert_eq!(names, Some(RevisionNames::of(Some(thread.clone()))));
+    assert_eq!(names, Some(RevisionNames::of(Some(thread.clone()), golden::prompt().references())));
     let (unchanged, _) = edit_of_revision(3, call(), &golden::prompt().latest.content);
     let plan = written(decide(&unchanged, &state));
     assert_eq!(plan.name_revisions, [NewName { of: plan.id.clone(), number: 3, name: thread }]);
