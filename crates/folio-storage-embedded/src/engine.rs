@@ -29,6 +29,10 @@ const SYSTEM: &str = "fjall";
 /// Time limit for reads in progress when the store closes.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
+/// Number of threads that flush and compact. With more than one, fjall 3.1 reserves the first for flushes, and that thread
+/// repeats the message of a waiting compaction without a pause, at the cost of a core, until another thread is free.
+const WORKER_THREADS: usize = 1;
+
 /// Folder of a database that contains a folder for each keyspace.
 const KEYSPACES: &str = "keyspaces";
 /// File that fjall writes last when it creates a database, and its minimum size in bytes.
@@ -78,7 +82,7 @@ impl OpenDatabase {
             Database::builder(path)
                 .max_journaling_size(options.journal_bytes.max(64 * 1024 * 1024))
                 .cache_size(options.cache_bytes)
-                .worker_threads(options.worker_threads.max(1))
+                .worker_threads(WORKER_THREADS)
                 .open()
         };
         let db = open_repaired(path, open).map_err(failed)?;

@@ -106,8 +106,6 @@ pub struct Options {
     /// Size from which a keyspace's memtable is flushed, in bytes (default: 16 MiB). With four keyspaces, it limits the
     /// size of the journals.
     pub memtable_bytes: u64,
-    /// Number of threads that flush and compact (default: 2).
-    pub worker_threads: usize,
     /// Free space of the disk, in bytes, that new content must leave (default: 256 MiB). 0: none. Deletions and the ends
     /// of turns use the reserve.
     pub reserve_bytes: u64,
@@ -123,7 +121,6 @@ impl Options {
             journal_bytes: 64 * 1024 * 1024,
             cache_bytes: 32 * 1024 * 1024,
             memtable_bytes: 16 * 1024 * 1024,
-            worker_threads: 2,
             reserve_bytes: 256 * 1024 * 1024,
             environment: Arc::new(System),
         }
