@@ -51,10 +51,8 @@ impl ProcessClock {
         clock
     }
 
-    /// Wall-clock time minus the time since the start of the machine.
     fn offset(&self) -> i64 {
-        let (wall, since_start) = (self.read)();
-        i64::try_from(wall.as_nanosecond()).unwrap_or(i64::MAX).saturating_sub(since_start)
+        offset((self.read)())
     }
 
     /// Compares the clock with those of the stores' servers. `offsets`: the clock of each server minus this clock, in
@@ -111,11 +109,12 @@ impl Environment for ProcessClock {
         System.random()
     }
 
-    fn check_clock(&self) -> Result<()> {
-        let drift = self.offset().saturating_sub(self.base.load(Ordering::Relaxed));
+    fn checked_now(&self) -> Result<Timestamp> {
+        let reading = (self.read)();
+        let drift = offset(reading).saturating_sub(self.base.load(Ordering::Relaxed));
         let skew = if self.is_right() { drift } else { self.skew.load(Ordering::Relaxed) };
         if self.is_right() && drift.saturating_abs() <= SKEW_MAX {
-            return Ok(());
+            return Ok(reading.0);
         }
         let message = format!(
             "the clock of this machine is wrong by {:.1} s, so this process refuses all writes: correct the clock; a process without a cluster then needs a restart",
@@ -123,6 +122,11 @@ impl Environment for ProcessClock {
         );
         Err(Error::unavailable(Reason::StoreUnavailable, message))
     }
+}
+
+/// Returns the wall-clock time of a reading minus its time since the start of the machine.
+fn offset((wall, since_start): (Timestamp, i64)) -> i64 {
+    i64::try_from(wall.as_nanosecond()).unwrap_or(i64::MAX).saturating_sub(since_start)
 }
 
 /// Returns the median. For an even number of values: the one of the two middle values that is nearer to 0.
@@ -198,7 +202,7 @@ mod tests {
         advance(&times, 86_400, 86_400);
         clock.check_clock().unwrap();
         advance(&times, 172_800, 5);
-        let refused = clock.check_clock().unwrap_err();
+        let refused = clock.checked_now().unwrap_err();
         assert!(refused.reason == Reason::StoreUnavailable && refused.message.contains("172795"), "{refused}");
         clock.compare(Vec::new());
         assert!(!clock.is_right() && !*clock.watch().borrow());

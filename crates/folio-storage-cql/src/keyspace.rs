@@ -78,6 +78,11 @@ impl Keyspace {
         self.cql.options().environment.now()
     }
 
+    /// Returns the time for a row whose place depends on it. See [`folio_types::Environment::checked_now`].
+    pub(crate) fn checked_now(&self) -> Result<Timestamp> {
+        self.cql.options().environment.checked_now()
+    }
+
     pub(crate) fn now_micros(&self) -> i64 {
         micros(self.now())
     }

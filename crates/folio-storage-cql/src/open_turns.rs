@@ -129,7 +129,7 @@ impl OpenTurnStore for OpenTurns {
 }
 
 pub(crate) async fn remove<R: OpenRow>(keyspace: &Keyspace, rows: &[R]) -> Result<()> {
-    let now = bucket(keyspace.now());
+    let now = bucket(keyspace.checked_now()?);
     let mut partitions = BTreeMap::<(i64, i32), Vec<String>>::new();
     for row in rows {
         let key = row.key();
@@ -174,8 +174,8 @@ pub(crate) async fn scan<R: OpenRow>(keyspace: &Keyspace, after: Option<&R>, lim
 }
 
 pub(crate) async fn compact<R: OpenRow>(keyspace: &Keyspace) -> Result<()> {
-    keyspace.cql.options().environment.check_clock()?;
-    let (floor, end) = (floor::<R>(keyspace).await?, bucket(keyspace.now()) - KEPT_FOR);
+    let end = bucket(keyspace.checked_now()?) - KEPT_FOR;
+    let floor = floor::<R>(keyspace).await?;
     if floor >= end {
         return Ok(());
     }
@@ -207,7 +207,8 @@ async fn move_rows<R: OpenRow>(keyspace: &Keyspace, (bucket, shard): (i64, i32))
         let rows = table.list((bucket, shard), &after, BATCH_ROWS).await?;
         let Some((last, _)) = rows.last() else { break };
         after.clone_from(last);
-        let (now, target) = (keyspace.now(), next_position(bucket, self::bucket(keyspace.now())));
+        let now = keyspace.checked_now()?;
+        let target = next_position(bucket, self::bucket(now));
         let mut statements = vec![table.put_bucket(day(target), target, DIRECTORY_TTL)];
         for (key, value) in rows {
             let row = decode::<R>(&value)?.moved(start_of(target)?);
@@ -223,9 +224,9 @@ async fn move_rows<R: OpenRow>(keyspace: &Keyspace, (bucket, shard): (i64, i32))
 /// Stores a row and removes others in one write. The caller sends the write that opens the turn or the job only after
 /// this function returns.
 pub(crate) async fn replace<R: OpenRow>(keyspace: &Keyspace, row: &R, removes: &[R]) -> Result<()> {
-    let (table, now) = (&keyspace.tables.open_turns, keyspace.now());
-    // A write that is sent again may be older than a bucket.
-    let at = if bucket(row.at()) + 1 < bucket(now) { now } else { row.at() };
+    let (table, now) = (&keyspace.tables.open_turns, keyspace.checked_now()?);
+    // A write that is sent again may be older than a bucket, and the clock may have been ahead when it was planned.
+    let at = if bucket(row.at()).abs_diff(bucket(now)) > 1 { now } else { row.at() };
     let (row, bucket) = (row.clone().moved(at), bucket(at));
     let (key, ttl) = (row.key(), time_to_live(now, row.until()));
     let mut statements: Statements<'_> = vec![table.put((bucket, shard::<R>(&key)), &key, encode(&row)?, ttl)];
@@ -251,7 +252,7 @@ fn shard<R: OpenRow>(key: &str) -> i32 {
 
 /// Fails if a compaction may have read a bucket before a write to the bucket was acknowledged.
 fn check_in_time(keyspace: &Keyspace, written: i64) -> Result<()> {
-    if bucket(keyspace.now()) <= written + INSERTED_WITHIN {
+    if bucket(keyspace.checked_now()?) <= written + INSERTED_WITHIN {
         return Ok(());
     }
     Err(Error::unavailable(Reason::StoreUnavailable, "the row of an open turn or job was acknowledged too late"))

@@ -8,10 +8,17 @@ use crate::Result;
 pub trait Environment: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Timestamp;
 
+    /// Returns the time, or fails with `STORE_UNAVAILABLE` if the clock is known to be wrong. Time and check are of one
+    /// reading: a clock that is wrong only between [`Self::now`] and [`Self::check_clock`] passes both. Default: the clock
+    /// is right.
+    fn checked_now(&self) -> Result<Timestamp> {
+        Ok(self.now())
+    }
+
     /// Fails with `STORE_UNAVAILABLE` if the clock is known to be wrong. Stores check it before each write whose effect
-    /// may depend on the time. Default: the clock is right.
+    /// may depend on the time.
     fn check_clock(&self) -> Result<()> {
-        Ok(())
+        self.checked_now().map(drop)
     }
 
     fn random(&self) -> u128;

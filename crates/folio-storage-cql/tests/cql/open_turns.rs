@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow};
@@ -150,6 +151,8 @@ async fn a_turn_is_not_accepted_if_its_row_is_acknowledged_after_its_bucket_may_
     opened.stores.erasure.erase(&[org].into()).await.unwrap();
 }
 
+const MONTH: Duration = Duration::from_secs(31 * 24 * 3_600);
+
 /// A clock that is a month ahead.
 #[derive(Debug)]
 struct Ahead {
@@ -158,16 +161,16 @@ struct Ahead {
 
 impl Environment for Ahead {
     fn now(&self) -> Timestamp {
-        System.now() + Duration::from_secs(31 * 24 * 3_600)
+        System.now() + MONTH
     }
 
     fn random(&self) -> u128 {
         System.random()
     }
 
-    fn check_clock(&self) -> Result<()> {
+    fn checked_now(&self) -> Result<Timestamp> {
         let error = || Error::new(Code::Unavailable, Reason::StoreUnavailable, "the clock is wrong");
-        if self.is_detected { Err(error()) } else { Ok(()) }
+        if self.is_detected { Err(error()) } else { Ok(self.now()) }
     }
 }
 
@@ -186,4 +189,60 @@ async fn a_process_with_a_wrong_clock_puts_no_row_into_a_bucket_of_the_future() 
     assert_eq!(refused.reason, Reason::StoreUnavailable);
     let rows = later.open_turns.scan(None, 10_000).await.unwrap();
     assert_eq!(rows.iter().filter(|row| row.org == org).count(), 0);
+}
+
+/// A clock of which one reading is a month ahead.
+#[derive(Debug, Default)]
+struct Jumping {
+    /// The number of readings before that one. Negative: it is past.
+    until: AtomicI64,
+}
+
+impl Environment for Jumping {
+    fn now(&self) -> Timestamp {
+        let is_ahead = self.until.fetch_sub(1, Ordering::Relaxed) == 0;
+        System.now() + if is_ahead { MONTH } else { Duration::ZERO }
+    }
+
+    fn random(&self) -> u128 {
+        System.random()
+    }
+
+    fn checked_now(&self) -> Result<Timestamp> {
+        let read = self.now();
+        let is_right = read < System.now() + MONTH / 2;
+        let error = || Error::new(Code::Unavailable, Reason::StoreUnavailable, "the clock is wrong");
+        is_right.then_some(read).ok_or_else(error)
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_for_a_moment_hides_no_open_turn_from_the_sweep() {
+    let (opened, org) = (open_shared_stores().await, OrgId::derive(&[&nonce()]));
+    let jumping = Arc::new(Jumping { until: AtomicI64::new(-1) });
+    let environment = Arc::<Jumping>::clone(&jumping);
+    let cql = CqlStore::open(Options { environment, ..options("folio_suites").await }).await.unwrap();
+    let stores = cql.stores(opened.stores.blobs.clone());
+    let (mut accepted, mut refused) = (BTreeSet::new(), 0);
+    for readings in 0..8 {
+        jumping.until.store(readings, Ordering::Relaxed);
+        let (new, append) = opening(&org, &format!("jump {readings}"), System.now());
+        match stores.threads.begin(new.clone(), append).await {
+            Ok(Appended::Done(_)) => drop(accepted.insert(new.id)),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => {
+                assert_eq!(error.reason, Reason::StoreUnavailable);
+                refused += 1;
+            }
+        }
+    }
+    jumping.until.store(-1, Ordering::Relaxed);
+    let (new, append) = opening(&org, "planned ahead", System.now() + MONTH);
+    assert!(matches!(stores.threads.begin(new.clone(), append).await.unwrap(), Appended::Done(_)));
+    accepted.insert(new.id);
+    assert!(refused > 0, "the clock was read");
+    let rows = opened.stores.open_turns.scan(None, 10_000).await.unwrap();
+    let found: BTreeSet<_> = rows.into_iter().filter(|row| row.org == org).map(|row| row.turn.thread).collect();
+    assert!(accepted.is_subset(&found), "{accepted:?} {found:?}");
+    opened.stores.erasure.erase(&[org].into()).await.unwrap();
 }
