@@ -7,8 +7,8 @@ use folio_types::{OrgId, PromptId, Timestamp};
 
 use crate::{nonce, open_shared_stores};
 
-/// Number of revisions. The clean-up reads and removes at most 16 at once.
-const REVISIONS: u64 = 33;
+/// Number of revisions. The clean-up reads and removes at most 50 at once.
+const REVISIONS: u64 = 101;
 
 async fn decide(stores: &Stores, org: &OrgId, id: &PromptId, version: u64, change: PromptChange) {
     let expected = if version == 0 { Expected::Absent } else { Expected::Version(version) };
