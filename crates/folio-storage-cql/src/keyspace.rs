@@ -78,7 +78,7 @@ impl Keyspace {
         self.cql.options().environment.now()
     }
 
-    /// Returns the time for a row whose place depends on it. See [`folio_types::Environment::checked_now`].
+    /// Returns the time that selects the partition of a row. See [`folio_types::Environment::checked_now`].
     pub(crate) fn checked_now(&self) -> Result<Timestamp> {
         self.cql.options().environment.checked_now()
     }

@@ -8,9 +8,9 @@ use crate::Result;
 pub trait Environment: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Timestamp;
 
-    /// Returns the time, or fails with `STORE_UNAVAILABLE` if the clock is known to be wrong. Time and check are of one
-    /// reading: a clock that is wrong only between [`Self::now`] and [`Self::check_clock`] passes both. Default: the clock
-    /// is right.
+    /// Returns the time, or fails with `STORE_UNAVAILABLE` if the clock is known to be wrong. The clock is
+    /// read once. A time from [`Self::now`] may be wrong although a later [`Self::check_clock`] succeeds. Default: the
+    /// clock is right.
     fn checked_now(&self) -> Result<Timestamp> {
         Ok(self.now())
     }
