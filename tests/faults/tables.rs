@@ -167,19 +167,25 @@ impl Tables {
     /// Returns the number of rows of each partition of a table. `partition_key`: the columns, separated by commas.
     pub async fn partition_sizes(&self, table: &str, partition_key: &str) -> Result<Vec<u64>> {
         let text = format!("SELECT COUNT(*) FROM {table} GROUP BY {partition_key}");
-        let rows = self.session.query_iter(text, ()).await?.rows_stream::<(i64,)>()?;
-        Ok(rows.map_ok(|(count,)| count.cast_unsigned()).try_collect().await?)
+        repeated(async || {
+            let rows = self.session.query_iter(text.as_str(), ()).await?.rows_stream::<(i64,)>()?;
+            Ok(rows.map_ok(|(count,)| count.cast_unsigned()).try_collect().await?)
+        })
+        .await
     }
 
     /// Returns the number of rows of each partition of `system_rows`, by index.
     pub async fn index_sizes(&self) -> Result<BTreeMap<String, Vec<u64>>> {
         let text = "SELECT name, COUNT(*) FROM system_rows GROUP BY name, bucket";
-        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(String, i64)>()?;
-        let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        while let Some((name, count)) = rows.try_next().await? {
-            found.entry(name).or_default().push(count.cast_unsigned());
-        }
-        Ok(found)
+        repeated(async || {
+            let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(String, i64)>()?;
+            let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+            while let Some((name, count)) = rows.try_next().await? {
+                found.entry(name).or_default().push(count.cast_unsigned());
+            }
+            Ok(found)
+        })
+        .await
     }
 
     /// Returns the versions of all jobs.
@@ -227,6 +233,17 @@ impl Tables {
         }
         found.into_iter().map(|((org, id), rows)| aggregate(org, id, &rows)).collect()
     }
+}
+
+/// Repeats a count of a table up to two times, because a busy server can exceed its time limit for one count.
+async fn repeated<T>(count: impl AsyncFn() -> Result<T>) -> Result<T> {
+    for _ in 0..2 {
+        match count().await {
+            Ok(result) => return Ok(result),
+            Err(error) => eprintln!("the count of rows is repeated: {error:#}"),
+        }
+    }
+    count().await
 }
 
 fn audit_entry(bytes: &[u8]) -> Result<ObservedAuditEntry> {
