@@ -6,10 +6,13 @@ use std::ops::ControlFlow;
 use folio_credit::{Account, AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
 use folio_history::job::JobRecord;
 use folio_history::thread::Fence;
-use folio_resources::{KINDS, Kind, Member, MemberWrite, TextState};
+use folio_resources::{
+    KINDS, Kind, Member, MemberWrite, NewPrompt, Prompt, PromptChange, RevisionNames, Tag, TagChange, TextState,
+};
 use folio_storage::IngestUpdate;
 use folio_storage::value::{Count, decode};
-use folio_types::{BlockId, DocumentId, GrantId, OrgId, Role, Timestamp, UserId};
+use folio_types::op::{Expected, Write, WriteOutcome};
+use folio_types::{BlockId, DocumentId, GrantId, OrgId, PromptId, Role, TagId, Timestamp, UserId};
 use serde_json::Value;
 
 use super::keys::Space;
@@ -130,6 +133,40 @@ async fn polls_read_versions_and_fences_instead_of_records() {
     assert_eq!(write(b"unreadable".to_vec(), true).await, Ok(vec![Some(version)]), "the record is not decoded");
     assert!(write(b"unreadable".to_vec(), false).await.is_err());
     assert_eq!(write(found[&key].clone(), false).await, Ok(vec![Some(version)]), "an older version wrote no row");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn the_references_of_a_revision_that_v0_1_0_wrote_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let (stores, org) = (store.stores(), OrgId::derive(&["an organization"]));
+    let (tag, id) = (TagId::derive(&["used"]), PromptId::derive(&["a prompt"]));
+    let at = Timestamp::constant(1_790_000_000, 0);
+    let create = TagChange::Create { name: "used".to_owned(), color: None, description: None };
+    let write = Write::by_platform(org.clone(), "tag".parse().unwrap(), at, Expected::Absent, create);
+    stores.of::<Tag>().decide(&tag, write).await.unwrap();
+    let change = async |op: &str, expected, change| {
+        let write = Write::by_platform(org.clone(), op.parse().unwrap(), at, expected, change);
+        let decided = stores.of::<Prompt>().decide(&id, write).await.unwrap();
+        assert!(matches!(decided, WriteOutcome::Row(_)), "{decided:?}");
+    };
+    let new = NewPrompt { name: "a prompt".to_owned(), tags: vec![tag.clone()], ..NewPrompt::default() };
+    change("create", Expected::Absent, PromptChange::Create(new)).await;
+    let key = keys::names_of_revision(&org, id.as_str(), 1);
+    let forget = move |transaction: &mut transaction::Transaction<'_>| {
+        transaction.put(Space::Records, key, &RevisionNames::default())
+    };
+    store.engine.write(forget).await.unwrap();
+    let referrers = || {
+        let prefix = String::from_utf8(keys::references(&org, tag.as_str())).unwrap();
+        rows(&store.engine, Space::Records).keys().filter(|key| key.starts_with(&prefix)).count()
+    };
+    assert_eq!(referrers(), 1);
+
+    change("delete", Expected::Version(1), PromptChange::Delete).await;
+    stores.of::<Prompt>().clean_deleted(&org, &id, true).await.unwrap();
+    assert_eq!(referrers(), 0);
     store.close().await;
 }
 

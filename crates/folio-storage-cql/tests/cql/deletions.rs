@@ -5,6 +5,7 @@ use folio_storage::Stores;
 use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::{OrgId, PromptId, Timestamp};
 
+use crate::protocol::fixture;
 use crate::{nonce, open_shared_stores};
 
 /// Number of revisions. The clean-up reads and removes at most 50 at once.
@@ -42,4 +43,20 @@ async fn the_revisions_of_a_deleted_prompt_are_removed_in_pages() {
     let left = stores.resources.revision_numbers(&org, &id.to_string()).await.unwrap();
     assert!(left.is_empty(), "{left:?}");
     stores.of::<Prompt>().clean_deleted(&org, &id, true).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_references_of_a_revision_that_v0_1_0_wrote_are_removed() {
+    let fixture = fixture().await;
+    fixture.create("used", "used").await.unwrap();
+    let (org, tag) = (&fixture.org, fixture.id("used"));
+    let id = PromptId::derive(&[org.as_str(), "a prompt"]);
+    let new = NewPrompt { name: "a prompt".to_owned(), tags: vec![tag.clone()], ..NewPrompt::default() };
+    decide(&fixture.stores, org, &id, 0, PromptChange::Create(new)).await;
+    fixture.forget_references(id.as_str(), 1).await;
+    assert_eq!(fixture.references(&tag).await, 1);
+
+    decide(&fixture.stores, org, &id, 1, PromptChange::Delete).await;
+    fixture.stores.of::<Prompt>().clean_deleted(org, &id, true).await.unwrap();
+    assert_eq!(fixture.references(&tag).await, 0);
 }

@@ -57,6 +57,23 @@ impl TestStores {
         self.stores.of::<Tag>().decide(&self.id(id), self.write(id, Expected::Absent, change)).await
     }
 
+    /// Writes the row of names of a revision as v0.1.0 did, without references.
+    pub(crate) async fn forget_references(&self, id: &str, revision: u32) {
+        let update =
+            "UPDATE aggregates SET value = textAsBlob(?) WHERE org = ? AND id = ? AND part = 'names' AND key = ?";
+        // The first byte is the version of the format.
+        let value = "\u{1}{\"names\":[],\"is_full\":false}";
+        let values = (value, self.org.as_str(), id, format!("{revision:010}"));
+        self.session.query_unpaged(update, values).await.unwrap();
+    }
+
+    /// Returns the number of entries of references to a tag.
+    pub(crate) async fn references(&self, tag: &TagId) -> usize {
+        let select = "SELECT key FROM aggregates WHERE org = ? AND id = ? AND part = 'reference'";
+        let rows = self.session.query_unpaged(select, (self.org.as_str(), tag.as_str())).await.unwrap();
+        rows.into_rows_result().unwrap().rows_num()
+    }
+
     /// Reserves a name as an interrupted write does.
     async fn reserve(&self, id: &str, name: &str, at: Timestamp) {
         let insert = "INSERT INTO names (org, kind, name, id, op, at) VALUES (?, 'tag', ?, ?, ?, ?) IF NOT EXISTS";
