@@ -15,7 +15,7 @@ export default defineConfig({
   },
   test: {
     environment: "jsdom",
-    testTimeout: 120_000,
+    testTimeout: 300_000,
     setupFiles: ["test/setup.ts"],
     include: ["test/**/*.test.{ts,tsx}"],
     server: { deps: { inline: ["folio-client"] } },

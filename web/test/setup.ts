@@ -3,7 +3,7 @@ import { cleanup, configure } from "@testing-library/react";
 import { afterEach, vi } from "vitest";
 
 // The first use of a view loads its module, which takes long on a busy machine. Waits end with their condition.
-configure({ asyncUtilTimeout: 30_000 });
+configure({ asyncUtilTimeout: 100_000 });
 
 class NoObserver {
   observe(): void {}
