@@ -14,6 +14,7 @@ pub mod auto_create;
 mod call;
 mod decide;
 mod document_text;
+mod dictionary;
 mod documents;
 pub mod extraction;
 mod find_tools;
