@@ -225,7 +225,8 @@ mod tests {
         };
         assert_eq!(found, expected);
         let many = "tag:a ".repeat(ENTRY_TAGS_MAX + 1);
-        for bad in ["name:a", "provenance:user", "provenance:person provenance:agent", "tag=a", "term:a term:b", &many] {
+        for bad in ["name:a", "provenance:user", "provenance:person provenance:agent", "tag=a", "term:a term:b", &many]
+        {
             assert_eq!(entry_filter(bad).unwrap_err().violations[0].field, "filter", "{bad}");
         }
     }

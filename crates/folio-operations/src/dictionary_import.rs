@@ -220,10 +220,7 @@ impl CheckedRow {
 }
 
 /// Returns those of the source documents of rows that exist.
-async fn existing_documents(
-    context: &Context,
-    rows: &[(String, Result<CheckedRow>)],
-) -> Result<HashSet<DocumentId>> {
+async fn existing_documents(context: &Context, rows: &[(String, Result<CheckedRow>)]) -> Result<HashSet<DocumentId>> {
     let mut named: Vec<DocumentId> =
         rows.iter().filter_map(|(_, row)| row.as_ref().ok()).flat_map(|row| row.new.sources.clone()).collect();
     named.sort();
@@ -250,7 +247,8 @@ mod tests {
         let confident = DictionaryRow { confidence: Some(0.5), ..row("C") };
         let document = DictionaryRow { source_document_ids: Some(vec!["doc_1".to_owned()]), ..row("D") };
         let unreadable = Err(Error::invalid(Reason::InvalidField, "the row cannot be read"));
-        let rows = vec![Ok(row("A")), Ok(row(" ")), unreadable, Ok(unknown), Ok(confident), Ok(document), Ok(row("ａ"))];
+        let rows =
+            vec![Ok(row("A")), Ok(row(" ")), unreadable, Ok(unknown), Ok(confident), Ok(document), Ok(row("ａ"))];
         let checked = checked(rows);
         let failed: Vec<&str> = checked
             .iter()
@@ -274,8 +272,7 @@ mod tests {
         let empty = DictionaryRow { disambiguation: Some(String::new()), tags: Some(Vec::new()), ..row("MY") };
         let empty = CheckedRow::of(empty).unwrap();
         assert_eq!((empty.patch.disambiguation, empty.patch.tags), (Some(None), Some(Vec::new())));
-        let inferred =
-            DictionaryRow { provenance: Some("inferred".to_owned()), confidence: Some(0.5), ..row("MY") };
+        let inferred = DictionaryRow { provenance: Some("inferred".to_owned()), confidence: Some(0.5), ..row("MY") };
         assert_eq!(CheckedRow::of(inferred).unwrap().new.provenance, Provenance::Inferred { confidence: 0.5 });
     }
 

@@ -347,11 +347,7 @@ impl Resource for DictionaryEntry {
         Condition::names(search.as_ref(), whole.as_ref()).chain(tags).chain(provenance).collect()
     }
 
-    fn apply(
-        id: &DictionaryEntryId,
-        write: &Write<DictionaryEntryChange>,
-        before: Option<Self>,
-    ) -> Result<Plan<Self>> {
+    fn apply(id: &DictionaryEntryId, write: &Write<DictionaryEntryChange>, before: Option<Self>) -> Result<Plan<Self>> {
         let done = |entry: Self| {
             let result = OpResult::Resource { id: entry.id.to_string(), name: entry.term.clone() };
             Ok(Plan { after: Some(entry), result })

@@ -100,9 +100,8 @@ fn is_token(word: &str) -> bool {
 
 /// Returns true if every letter of a line is in upper case and a word is too long for a token.
 fn is_heading(line: &str) -> bool {
-    let has_long_word = words(line).any(|(_, word)| {
-        word.chars().count() >= HEADING_WORD_CHARS && word.chars().all(char::is_uppercase)
-    });
+    let has_long_word =
+        words(line).any(|(_, word)| word.chars().count() >= HEADING_WORD_CHARS && word.chars().all(char::is_uppercase));
     has_long_word && !line.chars().any(char::is_lowercase)
 }
 

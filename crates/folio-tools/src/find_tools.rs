@@ -122,8 +122,7 @@ mod tests {
     }
 
     /// The resources that tools reach, as the names of the tools contain them.
-    const SUBJECTS: [&str; 8] =
-        ["document", "extraction", "schema", "prompt", "tag", "dictionary", "model", "server"];
+    const SUBJECTS: [&str; 8] = ["document", "extraction", "schema", "prompt", "tag", "dictionary", "model", "server"];
 
     #[test]
     fn the_description_mentions_the_subject_of_each_further_tool_and_names_none() {

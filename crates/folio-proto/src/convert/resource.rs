@@ -3,7 +3,8 @@
 use folio_resources::{
     BoundingBox, CheckOutcome, CheckResult, Citation, CitationKind, Conflict, DictionaryEntry, Document, Extraction,
     ExtractionState, FieldChange, FieldChangeKind, FieldDecision, FieldReview, ImageFormat, OriginalText, Prompt,
-    PromptRevision, Provenance, ReviewRule, Schema, SchemaRevision, Tag, TextState, UsedExample, partly_searchable_keys,
+    PromptRevision, Provenance, ReviewRule, Schema, SchemaRevision, Tag, TextState, UsedExample,
+    partly_searchable_keys,
 };
 use folio_types::{Coverage, Error, Etag, Result, Temperature};
 

@@ -149,9 +149,8 @@ fn a_patch_of_the_meaning_confirms_the_entry_unless_it_states_a_provenance() {
 
 #[test]
 fn an_agent_replaces_no_meaning_of_a_person_and_loses_no_sources() {
-    let learn = |new: NewDictionaryEntry, before: &DictionaryEntry| {
-        after(DictionaryEntryChange::Learn(Box::new(new)), before)
-    };
+    let learn =
+        |new: NewDictionaryEntry, before: &DictionaryEntry| after(DictionaryEntryChange::Learn(Box::new(new)), before);
     let other = DocumentId::derive(&["other"]);
     let new = NewDictionaryEntry {
         expansion: "Model Year".into(),

@@ -30,7 +30,8 @@ pub(super) fn tool() -> Tool {
          read).",
         vec![
             optional("text", text("Text to search. Default: the text of the document.")).or_blank(),
-            optional("document_id", text("Document, if text is omitted. Default: the conversation's document.")).or_empty(),
+            optional("document_id", text("Document, if text is omitted. Default: the conversation's document."))
+                .or_empty(),
         ],
     )
 }
@@ -46,7 +47,9 @@ impl ReadCall for Suggest {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let (text, is_truncated) = match self.text {
             Some(_) if self.document_id.is_some() => {
-                return Err(ToolError::ForModel("text and document_id exclude each other: pass one of them.".to_owned()));
+                return Err(ToolError::ForModel(
+                    "text and document_id exclude each other: pass one of them.".to_owned(),
+                ));
             }
             Some(text) => (text, false),
             None => {

@@ -79,8 +79,7 @@ impl WriteCall for Upsert {
     type Target = DictionaryEntry;
 
     fn parse(arguments: &Value) -> Result<Self, ToolError> {
-        let Arguments { term, expansion, disambiguation, tags, confidence, document_id } =
-            arguments::parse(arguments)?;
+        let Arguments { term, expansion, disambiguation, tags, confidence, document_id } = arguments::parse(arguments)?;
         let document = document_id.map(|text| arguments::id("document_id", &text, Document::HINT)).transpose()?;
         let provenance = confidence.map_or(Provenance::Agent, |confidence| Provenance::Inferred { confidence });
         let new = NewDictionaryEntry { term, expansion, disambiguation, tags, sources: Vec::new(), provenance };

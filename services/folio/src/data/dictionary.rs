@@ -165,9 +165,7 @@ impl FileFormat {
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::List(list) => list.data.run(async |client| entries(&client, &list).await).await,
-        Command::Get(get) => {
-            get.data.run(async |client| Ok(View::one(row(&find(&client, &get.item).await?)))).await
-        }
+        Command::Get(get) => get.data.run(async |client| Ok(View::one(row(&find(&client, &get.item).await?)))).await,
         Command::Set(set) => set.data.run(async |client| write(&client, &set).await).await,
         Command::Delete(delete) => delete.data.run(async |client| remove(&client, &delete.item).await).await,
         Command::Import(import) => import.data.run(async |client| read(&client, &import).await).await,
