@@ -25,6 +25,7 @@ pub const EXPANSION_CHARS: usize = 500;
 pub const DISAMBIGUATION_CHARS: usize = 2_000;
 /// Maximum number of tags of an entry.
 // proto: DictionaryEntry.tags "at most {} tags"
+// proto: ListDictionaryEntriesRequest.filter "up to {} times"
 pub const ENTRY_TAGS_MAX: usize = 20;
 /// Maximum length of a tag of an entry, in characters.
 // proto: DictionaryEntry.tags "1 to {} characters"
@@ -108,7 +109,7 @@ pub struct DictionaryEntry {
     pub term: String,
     /// The key of the term: see [`term_key`].
     pub key: String,
-    /// The meaning in a few words, such as the words that an abbreviation stands for.
+    /// The meaning in a few words, such as the words of an abbreviation.
     pub expansion: String,
     /// Text that distinguishes the meaning from others of the same term.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,16 +9,21 @@ use unicode_normalization::UnicodeNormalization as _;
 use crate::{DictionaryEntry, Provenance, term_key};
 
 /// Number of letters of an ambiguous token.
+// proto: none "internal; bounds a result of a search"
 const TOKEN_CHARS: std::ops::RangeInclusive<usize> = 2..=3;
 /// Maximum number of characters of the words before or in parentheses that may expand a token.
 const EXPANSION_WINDOW: usize = 120;
 /// Maximum number of excerpts of each token.
+// proto: none "internal; bounds a result of a search"
 const CONTEXTS_MAX: usize = 3;
 /// Number of characters of an excerpt before the token, and after it.
+// proto: none "internal; bounds a result of a search"
 const CONTEXT_CHARS: usize = 60;
 /// Maximum number of different tokens that are collected in a text.
+// proto: none "internal; bounds the memory of a search"
 const COLLECTED_MAX: usize = 10_000;
 /// Minimum number of letters of a word that shows that a line in upper case is a heading.
+// proto: none "internal; bounds a result of a search"
 const HEADING_WORD_CHARS: usize = 4;
 
 /// A short word in upper case, such as an abbreviation, whose meaning a text does not state.
