@@ -10,9 +10,9 @@ use folio_resources::{
 use folio_storage::Stores;
 use folio_types::access::Scope;
 use folio_types::page::{Order, PageRequest};
-use folio_types::{DocumentId, Error, Etag, OrgId, Reason, Result, limits};
+use folio_types::{DocumentId, Error, Etag, OrgId, Result, limits};
+use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 
 use crate::context::Context;

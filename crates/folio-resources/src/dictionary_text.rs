@@ -150,10 +150,11 @@ fn is_expanded(text: &str, start: usize, end: usize) -> bool {
 }
 
 /// Returns true if a phrase is longer than the token, begins with its first letter, has its other letters in order, and is
-/// not in upper case.
+/// no word in upper case.
 fn expands(phrase: &str, token: &str) -> bool {
     let phrase = phrase.trim();
-    if phrase.chars().count() <= token.chars().count() || !phrase.chars().any(char::is_lowercase) {
+    let is_phrase = phrase.contains(char::is_whitespace) || phrase.contains(char::is_lowercase);
+    if phrase.chars().count() <= token.chars().count() || !is_phrase {
         return false;
     }
     let fold = |c: char| c.to_lowercase();

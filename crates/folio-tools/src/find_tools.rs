@@ -113,7 +113,7 @@ mod tests {
             "also a tool that is sent already"
         );
         assert_eq!(found("look up in the dictionary"), ["dictionary_lookup"]);
-        assert_eq!(found("abbreviation"), ["dictionary_lookup", "dictionary_upsert", "dictionary_suggest"]);
+        assert_eq!(found("abbreviation"), ["dictionary_lookup", "dictionary_suggest"]);
         assert_eq!(found("metadata"), ["list_documents", "update_document"], "by description");
         for nothing in ["", "a b", "zebra", "ä"] {
             assert_eq!(found(nothing), Vec::<&str>::new(), "{nothing:?}");

@@ -20,15 +20,15 @@ pub(crate) fn tools() -> Vec<Tool> {
 }
 
 /// Returns the entry of each term, in the order of the terms. None: the term has no entry.
-async fn entries(
+async fn entries<'a>(
     context: &CallContext,
-    terms: impl IntoIterator<Item = &str>,
+    terms: impl IntoIterator<Item = &'a str>,
 ) -> Result<Vec<Option<DictionaryEntry>>, ToolError> {
-    let entries = context.store::<DictionaryEntry>();
-    let reads = terms.into_iter().map(|term| {
-        let (entries, org, key) = (entries.clone(), &context.principal.org, term_key(term));
+    let (entries, org) = (&context.store::<DictionaryEntry>(), &context.principal.org);
+    let read = |term: &str| {
+        let key = term_key(term);
         async move { entries.by_name(org, &key).await }
-    });
-    let reads: Vec<_> = reads.collect();
+    };
+    let reads: Vec<_> = terms.into_iter().map(read).collect();
     Ok(futures::stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?)
 }

@@ -17,7 +17,7 @@ pub(super) fn profile(options: &Options) -> Profile {
     let (running_time, credit_budget) = (Some(options.running_time), options.credit_budget);
     Profile {
         name: AUTO_CREATE_PROFILE,
-        version: 2,
+        version: 3,
         documents: DocumentRule { min: 1, max: 1, media_types: &[] },
         subject: SubjectKind::Proposal,
         has_excerpt: true,

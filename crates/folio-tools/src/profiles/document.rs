@@ -7,7 +7,7 @@ use folio_types::profile::{
 pub(super) fn profile() -> Profile {
     Profile {
         name: DOCUMENT_PROFILE,
-        version: 2,
+        version: 3,
         documents: DocumentRule { min: 1, max: 1, media_types: &[] },
         subject: SubjectKind::Document,
         has_excerpt: true,

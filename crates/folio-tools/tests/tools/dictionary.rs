@@ -117,7 +117,7 @@ async fn a_conversation_without_a_document_records_no_source() {
     let context = CallContext { documents: Vec::new(), ..test.next() };
     let arguments = json!({ "term": "MY", "expansion": "Malaysia" });
     test.call_in(&context, "dictionary_upsert", &arguments).await.unwrap();
-    assert_eq!(entry(&test, "my").await.sources, []);
+    assert!(entry(&test, "my").await.sources.is_empty());
     let refused = test.call_in(&context, "dictionary_suggest", &json!({})).await.unwrap_err();
     assert!(matches!(&refused, ToolError::ForModel(text) if text.contains("no document")), "{refused:?}");
 }
