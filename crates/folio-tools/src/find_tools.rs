@@ -25,8 +25,7 @@ macro_rules! description {
     ($servers:literal) => {
         concat!(
             "Returns further tools, which list, read, validate, correct, change or delete documents, extractions, ",
-            "schemas, prompts and tags, extract several documents, look up or record terms of the dictionary, or list ",
-            "models",
+            "schemas, prompts, tags and dictionary terms, extract several documents, or list models",
             $servers,
             ". Call it if no other tool does the task. Result: tools (name, description, parameters), which can be ",
             "called afterwards.",

@@ -21,8 +21,7 @@ pub(super) fn tool() -> Tool {
         "dictionary_lookup",
         "Returns the meaning of terms in the dictionary of the organization. Call it before you interpret an abbreviation or a \
          name that the document does not explain. Result: entries (term, expansion, disambiguation, tags, provenance: person, \
-         agent or inferred, confidence of an inferred one, source_document_ids), missing (the terms without an entry; \
-         dictionary_upsert records one).",
+         agent or inferred, confidence of an inferred one, source_document_ids), missing (the terms without an entry).",
         vec![required("terms", list_of_text(&terms, TERMS_MAX)).or_json_string()],
     )
 }

@@ -24,8 +24,8 @@ pub(super) fn tool() -> Tool {
     read_tool::<Suggest>(
         "dictionary_suggest",
         "Returns the abbreviations of a text that the text does not explain and the dictionary of the organization does not \
-         contain: words of 2 or 3 letters in upper case, the most frequent first. Call it to find terms that need an entry; \
-         dictionary_upsert records one. Result: tokens (token, count, contexts), known (those that the dictionary contains), \
+         contain: words of 2 or 3 letters in upper case, the most frequent first. Call it to find terms that need an entry. \
+         Result: tokens (token, count, contexts), known (those that the dictionary contains), \
          more (number of further tokens, only if not all are returned), truncated (true if the end of a long document was not \
          read).",
         vec![
