@@ -37,7 +37,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// The fields of an entry that clients set.
 #[derive(Debug, Deserialize, ToSchema)]
-struct EntryFields {
+struct DictionaryEntryFields {
     /// The term. Spellings that differ in case, whitespace or compatible characters are the same term.
     term: String,
     /// The meaning in one line.
@@ -54,7 +54,7 @@ struct EntryFields {
     confidence: Option<f64>,
 }
 
-impl EntryFields {
+impl DictionaryEntryFields {
     fn sources(&self) -> Result<Vec<DocumentId>, Failure> {
         let ids = self.source_document_ids.as_deref().unwrap_or_default();
         Ok(fields::ids("dictionary_entry.source_document_ids", ids, ENTRY_SOURCES_MAX)?)
@@ -72,7 +72,7 @@ impl EntryFields {
 
 /// An entry of the dictionary.
 #[derive(Debug, Serialize, ToSchema)]
-struct EntryBody {
+struct DictionaryEntryBody {
     /// Identifies the entry.
     id: String,
     /// The term.
@@ -101,16 +101,16 @@ struct EntryBody {
 
 /// A page of entries.
 #[derive(Debug, Serialize, ToSchema)]
-struct EntryList {
+struct DictionaryEntryList {
     /// The entries of the page, in the order of their terms.
-    dictionary_entries: Vec<EntryBody>,
+    dictionary_entries: Vec<DictionaryEntryBody>,
     /// Number of entries that match, exact up to 1,024.
     total_count: u64,
     /// Number of entries before the page.
     skip: u32,
 }
 
-impl From<&DictionaryEntry> for EntryBody {
+impl From<&DictionaryEntry> for DictionaryEntryBody {
     fn from(entry: &DictionaryEntry) -> Self {
         Self {
             id: entry.id.to_string(),
@@ -128,7 +128,7 @@ impl From<&DictionaryEntry> for EntryBody {
     }
 }
 
-impl From<&DictionaryEntry> for Versioned<EntryBody> {
+impl From<&DictionaryEntry> for Versioned<DictionaryEntryBody> {
     fn from(entry: &DictionaryEntry) -> Self {
         Self { version: entry.version, body: entry.into() }
     }
@@ -136,7 +136,7 @@ impl From<&DictionaryEntry> for Versioned<EntryBody> {
 
 /// The query parameters of a list.
 #[derive(Debug, Deserialize, ToSchema)]
-struct EntryQuery {
+struct DictionaryQuery {
     /// Number of entries before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
@@ -155,11 +155,11 @@ struct EntryQuery {
 
 /// The query parameters of an export.
 #[derive(Debug, Deserialize, ToSchema)]
-struct ExportQuery {
+struct DictionaryExportQuery {
     /// The format of the file. Default: `json_lines`.
     #[serde(default)]
     #[schema(inline)]
-    format: FileFormat,
+    format: DictionaryFileFormat,
     /// Part of the term, in any spelling.
     term: Option<String>,
     /// A tag of the entries.
@@ -171,43 +171,43 @@ struct ExportQuery {
 /// The format of a file with entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum FileFormat {
+enum DictionaryFileFormat {
     /// A JSON object in each line.
     #[default]
     JsonLines,
     Csv,
 }
 
-impl From<FileFormat> for DictionaryFormat {
-    fn from(format: FileFormat) -> Self {
+impl From<DictionaryFileFormat> for DictionaryFormat {
+    fn from(format: DictionaryFileFormat) -> Self {
         match format {
-            FileFormat::JsonLines => Self::JsonLines,
-            FileFormat::Csv => Self::Csv,
+            DictionaryFileFormat::JsonLines => Self::JsonLines,
+            DictionaryFileFormat::Csv => Self::Csv,
         }
     }
 }
 
 /// A file with entries.
 #[derive(Debug, Deserialize, ToSchema)]
-struct EntryFile {
+struct DictionaryFile {
     /// The format of the file. Default: `json_lines`.
     #[serde(default)]
     #[schema(inline)]
-    format: FileFormat,
+    format: DictionaryFileFormat,
     /// The file, at most 1 MiB with at most 1,000 rows.
     content: String,
 }
 
 /// The results of an import.
 #[derive(Debug, Serialize, ToSchema)]
-struct ImportResult {
+struct DictionaryImport {
     /// The result of each row, in the order of the file.
-    rows: Vec<RowResult>,
+    rows: Vec<DictionaryRowResult>,
 }
 
 /// The result of a row.
 #[derive(Debug, Serialize, ToSchema)]
-struct RowResult {
+struct DictionaryRowResult {
     /// The number of the row, from 1.
     row: usize,
     /// The term of the row.
@@ -230,7 +230,7 @@ fn filter(term: Option<&String>, tag: Option<&String>, provenance: Option<&Strin
     conditions.map(|(field, text)| format!("{field}:{}", quoted(text))).collect::<Vec<_>>().join(" ")
 }
 
-async fn create(client: Client, Json(fields): Json<EntryFields>) -> Reply<Versioned<EntryBody>> {
+async fn create(client: Client, Json(fields): Json<DictionaryEntryFields>) -> Reply<Versioned<DictionaryEntryBody>> {
     let operation = CreateDictionaryEntry {
         source_document_ids: fields.sources()?,
         provenance: fields.provenance(),
@@ -242,7 +242,7 @@ async fn create(client: Client, Json(fields): Json<EntryFields>) -> Reply<Versio
     Ok((&client.run(operation).await?).into())
 }
 
-async fn list(client: Client, Query(query): Query<EntryQuery>) -> Reply<Json<EntryList>> {
+async fn list(client: Client, Query(query): Query<DictionaryQuery>) -> Reply<Json<DictionaryEntryList>> {
     let request = ListRequest {
         skip: i32::try_from(query.skip.0).unwrap_or(i32::MAX),
         filter: filter(query.term.as_ref(), query.tag.as_ref(), query.provenance.as_ref()),
@@ -252,18 +252,18 @@ async fn list(client: Client, Query(query): Query<EntryQuery>) -> Reply<Json<Ent
     let read = |list| client.run(ListDictionaryEntries { list });
     let page = rows(request, query.limit.0 as usize, &read).await?;
     let dictionary_entries = page.items.iter().map(Into::into).collect();
-    Ok(Json(EntryList { dictionary_entries, total_count: page.total_size, skip: query.skip.0 }))
+    Ok(Json(DictionaryEntryList { dictionary_entries, total_count: page.total_size, skip: query.skip.0 }))
 }
 
-async fn find(client: Client, Id(dictionary_entry_id): Id<DictionaryEntryId>) -> Reply<Versioned<EntryBody>> {
+async fn find(client: Client, Id(dictionary_entry_id): Id<DictionaryEntryId>) -> Reply<Versioned<DictionaryEntryBody>> {
     Ok((&client.run(GetDictionaryEntry { dictionary_entry_id }).await?).into())
 }
 
 async fn update(
     client: Client,
     Id(dictionary_entry_id): Id<DictionaryEntryId>,
-    Json(fields): Json<EntryFields>,
-) -> Reply<Versioned<EntryBody>> {
+    Json(fields): Json<DictionaryEntryFields>,
+) -> Reply<Versioned<DictionaryEntryBody>> {
     let operation = UpdateDictionaryEntry {
         dictionary_entry_id,
         source_document_ids: Some(fields.sources()?),
@@ -282,11 +282,11 @@ async fn remove(client: Client, Id(dictionary_entry_id): Id<DictionaryEntryId>) 
     Ok(Message::new("Dictionary entry deleted successfully"))
 }
 
-async fn import(client: Client, Json(file): Json<EntryFile>) -> Reply<Json<ImportResult>> {
+async fn import(client: Client, Json(file): Json<DictionaryFile>) -> Reply<Json<DictionaryImport>> {
     let operation = ImportDictionary { format: file.format.into(), content: file.content };
     let imported = client.run(operation).await?;
     let result = |(row, ImportedRow { term, result }): (usize, ImportedRow)| match result {
-        Ok(entry) => RowResult {
+        Ok(entry) => DictionaryRowResult {
             row,
             term,
             dictionary_entry_id: Some(entry.id.to_string()),
@@ -294,7 +294,7 @@ async fn import(client: Client, Json(file): Json<EntryFile>) -> Reply<Json<Impor
             code: None,
             detail: None,
         },
-        Err(error) => RowResult {
+        Err(error) => DictionaryRowResult {
             row,
             term,
             dictionary_entry_id: None,
@@ -303,14 +303,14 @@ async fn import(client: Client, Json(file): Json<EntryFile>) -> Reply<Json<Impor
             detail: Some(error.message),
         },
     };
-    Ok(Json(ImportResult { rows: (1..).zip(imported).map(result).collect() }))
+    Ok(Json(DictionaryImport { rows: (1..).zip(imported).map(result).collect() }))
 }
 
-async fn export(client: Client, Query(query): Query<ExportQuery>) -> Reply<Streamed<File>> {
+async fn export(client: Client, Query(query): Query<DictionaryExportQuery>) -> Reply<Streamed<File>> {
     let filter = filter(query.term.as_ref(), query.tag.as_ref(), query.provenance.as_ref());
     let (media_type, name) = match query.format {
-        FileFormat::JsonLines => ("application/jsonl", "dictionary.jsonl"),
-        FileFormat::Csv => ("text/csv; charset=utf-8", "dictionary.csv"),
+        DictionaryFileFormat::JsonLines => ("application/jsonl", "dictionary.jsonl"),
+        DictionaryFileFormat::Csv => ("text/csv; charset=utf-8", "dictionary.csv"),
     };
     let content = client.run(ExportDictionary { filter, format: query.format.into() }).await?;
     Ok(Streamed::new(&client, media_type, content.into_stream()).attachment(name))
