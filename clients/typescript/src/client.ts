@@ -51,6 +51,7 @@ export class Client<F> {
   readonly completions: ServiceClient<typeof v1.CompletionService>;
   readonly conversations: ServiceClient<typeof v1.ConversationService>;
   readonly credits: ServiceClient<typeof v1.CreditService>;
+  readonly dictionary: ServiceClient<typeof v1.DictionaryService>;
   readonly documents: ServiceClient<typeof v1.DocumentService>;
   readonly extractions: ServiceClient<typeof v1.ExtractionService>;
   readonly inbox: ServiceClient<typeof v1.InboxService>;
@@ -82,6 +83,7 @@ export class Client<F> {
     this.completions = createClient(v1.CompletionService, transport);
     this.conversations = createClient(v1.ConversationService, transport);
     this.credits = createClient(v1.CreditService, transport);
+    this.dictionary = createClient(v1.DictionaryService, transport);
     this.documents = createClient(v1.DocumentService, transport);
     this.extractions = createClient(v1.ExtractionService, transport);
     this.inbox = createClient(v1.InboxService, transport);

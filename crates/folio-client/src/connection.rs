@@ -247,6 +247,7 @@ services! {
     completions: completion_service_client::CompletionServiceClient,
     conversations: conversation_service_client::ConversationServiceClient,
     credits: credit_service_client::CreditServiceClient,
+    dictionary: dictionary_service_client::DictionaryServiceClient,
     documents: document_service_client::DocumentServiceClient,
     extractions: extraction_service_client::ExtractionServiceClient,
     inbox: inbox_service_client::InboxServiceClient,

@@ -64,7 +64,7 @@ fn write_table(table: SpooledTable, out: impl Write) -> Result<()> {
 
 /// Returns the text of a cell. In a text, each part that a spreadsheet would read as a formula gets a leading apostrophe, because
 /// documents are hostile input.
-fn cell(value: &Value) -> String {
+pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => without_formulas(text),
@@ -84,6 +84,19 @@ fn without_formulas(text: &str) -> String {
         safe.push_str(part);
     }
     safe
+}
+
+/// Returns the text of a cell without the apostrophes that [`cell`] adds.
+pub(crate) fn restored(cell: &str) -> String {
+    let mut text = String::with_capacity(cell.len());
+    for (index, part) in cell.split_inclusive(SEPARATORS).enumerate() {
+        let inner = part.strip_prefix('\'').filter(|inner| {
+            let starts_with_separator = index == 0 && inner.trim_start_matches(' ').starts_with(['\t', '\r', '\n']);
+            starts_with_separator || inner.trim_start_matches([' ', '"']).starts_with(FORMULA_STARTS)
+        });
+        text.push_str(inner.unwrap_or(part));
+    }
+    text
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //!
 //! JSON formats are written record by record. CSV and XLSX need all columns before the first row: a [`Spool`] collects the
 //! rows in temporary files and then writes the file, so the memory of an export is bounded by a record and the names of its
-//! columns.
+//! columns. The files of dictionaries ([`read_dictionary`]) have fixed columns and need no spool.
 
 mod csv_file;
+mod dictionary;
 mod record;
 mod spool;
 mod table;
@@ -12,6 +13,7 @@ mod xlsx_file;
 
 use std::collections::HashSet;
 
+pub use dictionary::{DictionaryFormat, DictionaryRow, dictionary_header, dictionary_lines, read_dictionary};
 pub use record::Record;
 pub use spool::{COLUMNS_MAX, SPOOL_BYTES, Spool, TABLES_MAX};
 

@@ -30,6 +30,7 @@ use crate::operation::Operation;
 const READ_EXTRACTIONS: u32 = 50;
 /// Maximum size of a chunk of the file, in bytes.
 // proto: DownloadExtractionsResponse.chunk "at most {} KiB"
+// proto: ExportDictionaryResponse.chunk "at most {} KiB"
 const CHUNK_BYTES: usize = 256 * 1024;
 /// Maximum number of documents of a request.
 // proto: DownloadExtractionsRequest.document_ids "at most {} different ones"
@@ -224,7 +225,7 @@ fn json_lines(records: Records) -> BoxStream<'static, Result<Bytes>> {
 }
 
 /// Divides bytes into chunks.
-fn chunked(bytes: impl Stream<Item = Result<Bytes>> + Send + 'static) -> BoxStream<'static, Result<Bytes>> {
+pub(crate) fn chunked(bytes: impl Stream<Item = Result<Bytes>> + Send + 'static) -> BoxStream<'static, Result<Bytes>> {
     let chunks = |mut bytes: Bytes| {
         let mut chunks = Vec::new();
         while !bytes.is_empty() {

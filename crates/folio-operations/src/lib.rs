@@ -27,6 +27,8 @@ mod context;
 pub mod conversations;
 pub mod credits;
 mod declaration;
+pub mod dictionary;
+pub mod dictionary_import;
 pub mod document_notes;
 mod document_selection;
 pub mod document_watch;
@@ -89,6 +91,7 @@ const GROUPS: &[&[Declaration]] = &[
     schemas::DECLARATIONS,
     prompts::DECLARATIONS,
     tags::DECLARATIONS,
+    dictionary::DECLARATIONS,
     extractions::DECLARATIONS,
     proposals::DECLARATIONS,
     jobs::DECLARATIONS,

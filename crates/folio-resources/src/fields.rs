@@ -14,20 +14,25 @@ use crate::tag_set::distinct;
 /// whitespace, because users cannot distinguish `Invoice` from `Invoice `. Whitespace is rejected and not trimmed, so
 /// that the stored name equals the sent name.
 pub fn check_name(field: &str, name: &str) -> Result<()> {
-    match name_problem(name) {
+    check_phrase(field, name, limits::NAME_CHARS)
+}
+
+/// Validates a text like [`check_name`], with another maximum number of characters.
+pub fn check_phrase(field: &str, text: &str, max: usize) -> Result<()> {
+    match phrase_problem(text, max) {
         Some(problem) => Err(Error::invalid_field(field, problem)),
         None => Ok(()),
     }
 }
 
-fn name_problem(name: &str) -> Option<String> {
+fn phrase_problem(name: &str, max: usize) -> Option<String> {
     let chars = name.chars().count();
     if name.trim().is_empty() {
         Some("must not be empty".to_owned())
     } else if name.trim().len() != name.len() {
         Some("must not begin or end with whitespace".to_owned())
-    } else if chars > limits::NAME_CHARS {
-        Some(format!("has {chars} characters; the maximum is {}", limits::NAME_CHARS))
+    } else if chars > max {
+        Some(format!("has {chars} characters; the maximum is {max}"))
     } else if name.chars().any(char::is_control) {
         Some("must not contain control characters or line breaks".to_owned())
     } else {
@@ -44,7 +49,7 @@ pub fn check_metadata(field: &str, metadata: &BTreeMap<String, String>) -> Resul
     }
     for (key, value) in metadata {
         let excerpt: String = key.chars().take(40).collect();
-        if let Some(problem) = name_problem(key) {
+        if let Some(problem) = phrase_problem(key, limits::NAME_CHARS) {
             return Err(Error::invalid_field(field, format!("the key {excerpt:?} {problem}")));
         }
         if value.len() > limits::METADATA_VALUE_BYTES {

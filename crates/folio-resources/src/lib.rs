@@ -5,7 +5,8 @@
 //! [`EnteredRow`] evaluates the rows of other writes. A storage adapter executes the plan without knowing any kind. The parts of an organization that other crates evaluate
 //! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters, and
 //! [`WordBoxes`] are the boxes of the words of a page, [`PageImage`] is the image of one, which is a [`Rendition`] of its
-//! document, and [`sheet_text()`] is the text of a sheet of a workbook.
+//! document, and [`sheet_text()`] is the text of a sheet of a workbook. [`ambiguous_tokens`] and [`relevant_entries`] find terms
+//! of a dictionary in a text.
 //!
 //! The crate must not know a store, the network or a clock.
 
@@ -13,6 +14,8 @@ mod agent_run;
 pub mod audit;
 mod decide;
 mod dependent;
+mod dictionary_entry;
+mod dictionary_text;
 mod document;
 mod entered_row;
 mod extraction;
@@ -54,6 +57,12 @@ pub use agent_run::{
 };
 pub use decide::{DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide};
 pub use dependent::DependentDeletion;
+pub use dictionary_entry::{
+    DISAMBIGUATION_CHARS, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, DictionaryEntryId,
+    DictionaryEntryPatch, ENTRY_SOURCES_MAX, ENTRY_TAG_CHARS, ENTRY_TAGS_MAX, EXPANSION_CHARS, NewDictionaryEntry,
+    Provenance, TAG_SEPARATOR, TERM_CHARS, check_term, term_key,
+};
+pub use dictionary_text::{AmbiguousToken, ambiguous_tokens, relevant_entries};
 pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, STRUCTURED_INVOICE_START, TextRecord,
     TextState, structured_invoice_name, text_record_of,
@@ -122,5 +131,6 @@ pub static KINDS: &[Kind] = &[
     Kind::of::<TokenRecord>(),
     Kind::of::<WebhookEndpoint>(),
     Kind::of::<McpServer>(),
+    Kind::of::<DictionaryEntry>(),
     Kind::of::<User>(),
 ];

@@ -11,9 +11,10 @@ use folio_history::job::{
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
-    AllowedMcpTool, BoundingBox, Document, DocumentFilter, Extraction, McpServer, McpServerChange, McpServerFilter,
-    McpToolText, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken, Organization, OrganizationChange,
-    Proposal, ProposalFilter, Provider, Schema, SchemaChange, SealedKey, TextState, TokenChange, TokenFilter,
+    AllowedMcpTool, BoundingBox, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, Document,
+    DocumentFilter, Extraction, McpServer, McpServerChange, McpServerFilter, McpToolText, Member, MemberWrite,
+    ModelSettings, ModelSettingsChange, NewDictionaryEntry, NewToken, Organization, OrganizationChange, Proposal,
+    ProposalFilter, Provenance, Provider, Schema, SchemaChange, SealedKey, TextState, TokenChange, TokenFilter,
     TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WordBoxes,
 };
 use folio_types::access::Role;
@@ -78,6 +79,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let proposals = context.stores.of::<Proposal>().list(org, &ProposalFilter::default(), &page).await?;
     let endpoints = context.stores.of::<WebhookEndpoint>().list(org, &WebhookEndpointFilter::default(), &page).await?;
     let servers = context.stores.of::<McpServer>().list(org, &McpServerFilter::default(), &page).await?;
+    let entries = context.stores.of::<DictionaryEntry>().list(org, &DictionaryEntryFilter::default(), &page).await?;
     let deliveries = JobFilter { queue: JobQueue::Deliveries, ..JobFilter::default() };
     let (low, high) = (AuditPosition::before(Timestamp::UNIX_EPOCH), AuditPosition::before(Timestamp::MAX));
     let mut counts = vec![
@@ -97,6 +99,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         proposals.items.len(),
         endpoints.items.len(),
         servers.items.len(),
+        entries.items.len(),
         jobs.list(org, &deliveries, &page).await?.items.len(),
     ];
     counts.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
@@ -137,6 +140,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     filled_pages(&context, &name).await?;
     filled_endpoint(&context, &name).await?;
     filled_mcp_server(&context, word).await?;
+    filled_dictionary(&context, word).await?;
     filled_account(&context, &name).await?;
     let user = Some(context.user.clone());
     let entry = AuditEntry::new("request", AuditKind::ChangeApplied, context.now(), user, word);
@@ -249,6 +253,20 @@ async fn filled_mcp_server(context: &Context, word: &str) -> Outcome {
     let tools = Some(BTreeMap::from([(word.to_owned(), AllowedMcpTool::new(true, text))]));
     let allow = McpServerChange::Update { name: None, url: None, token: None, oauth: None, enabled: None, tools };
     done(servers.decide(&id, context.write(Expected::Version(1), allow)?).await?).map(drop)
+}
+
+async fn filled_dictionary(context: &Context, word: &str) -> Outcome {
+    let new = NewDictionaryEntry {
+        term: word.to_owned(),
+        expansion: word.to_owned(),
+        disambiguation: Some(word.to_owned()),
+        tags: vec![word.to_owned()],
+        sources: vec![context.document_id()],
+        provenance: Provenance::Agent,
+    };
+    let (entries, id) = (context.stores.of::<DictionaryEntry>(), context.id::<DictionaryEntry>());
+    let create = DictionaryEntryChange::Create(Box::new(new));
+    done(entries.decide(&id, context.write(Expected::Absent, create)?).await?).map(drop)
 }
 
 async fn filled_account(context: &Context, name: &str) -> Outcome {

@@ -25,7 +25,7 @@ macro_rules! description {
     ($servers:literal) => {
         concat!(
             "Returns further tools, which list, read, validate, correct, change or delete documents, extractions, ",
-            "schemas, prompts and tags, extract several documents, or list models",
+            "schemas, prompts, tags and dictionary terms, extract several documents, or list models",
             $servers,
             ". Call it if no other tool does the task. Result: tools (name, description, parameters), which can be ",
             "called afterwards.",
@@ -111,6 +111,8 @@ mod tests {
             ["run_extraction", "run_extractions"],
             "also a tool that is sent already"
         );
+        assert_eq!(found("look up in the dictionary"), ["dictionary_lookup"]);
+        assert_eq!(found("abbreviation"), ["dictionary_lookup", "dictionary_suggest"]);
         assert_eq!(found("metadata"), ["list_documents", "update_document"], "by description");
         for nothing in ["", "a b", "zebra", "ä"] {
             assert_eq!(found(nothing), Vec::<&str>::new(), "{nothing:?}");
@@ -119,7 +121,7 @@ mod tests {
     }
 
     /// The resources that tools reach, as the names of the tools contain them.
-    const SUBJECTS: [&str; 7] = ["document", "extraction", "schema", "prompt", "tag", "model", "server"];
+    const SUBJECTS: [&str; 8] = ["document", "extraction", "schema", "prompt", "tag", "dictionary", "model", "server"];
 
     #[test]
     fn the_description_mentions_the_subject_of_each_further_tool_and_names_none() {

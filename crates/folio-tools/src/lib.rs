@@ -13,6 +13,7 @@ mod arguments;
 pub mod auto_create;
 mod call;
 mod decide;
+mod dictionary;
 mod document_text;
 mod documents;
 pub mod extraction;

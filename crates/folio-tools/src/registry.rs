@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{
-    arguments, auto_create, documents, extraction, find_tools, help, mcp, models, profiles, prompts, schemas, tags,
+    arguments, auto_create, dictionary, documents, extraction, find_tools, help, mcp, models, profiles, prompts,
+    schemas, tags,
 };
 
 /// Registry of profiles and tools. Built once per process.
@@ -102,6 +103,7 @@ impl Registry {
             schemas::tools(),
             prompts::tools(),
             tags::tools(),
+            dictionary::tools(),
             help::tools(),
             models::tools(),
             mcp::tools(),

@@ -109,6 +109,9 @@ pub(crate) enum Command {
     /// List, create and delete tags.
     #[command(subcommand)]
     Tag(crate::data::tag::Command),
+    /// List, print, set, delete, import and export the terms of the dictionary.
+    #[command(subcommand)]
+    Dictionary(crate::data::dictionary::Command),
     /// Run, list, show and export extractions.
     #[command(subcommand)]
     Extraction(crate::data::extraction::Command),

@@ -4,8 +4,9 @@
 use folio_types::Error;
 
 /// Fields of the proto files, each with the flag or the argument that sets it.
-const NAMES: [(&str, &str); 57] = [
+const NAMES: [(&str, &str); 65] = [
     ("chunk", "FILE"),
+    ("content", "FILE"),
     ("credit_budget", "--budget"),
     ("credits", "CREDITS"),
     ("description", "FILE"),
@@ -13,6 +14,13 @@ const NAMES: [(&str, &str); 57] = [
     ("description.name", "the name of the file"),
     ("description.password", "--password"),
     ("description.tag_ids", "--tag"),
+    ("dictionary_entry.confidence", "--confidence"),
+    ("dictionary_entry.disambiguation", "--disambiguation"),
+    ("dictionary_entry.expansion", "EXPANSION"),
+    ("dictionary_entry.provenance", "--confidence"),
+    ("dictionary_entry.source_document_ids", "--source"),
+    ("dictionary_entry.tags", "--tag"),
+    ("dictionary_entry.term", "TERM"),
     ("document.tag_ids", "the tags of the document"),
     ("document_filter", "the selection of documents"),
     ("document_id", "DOCUMENT"),

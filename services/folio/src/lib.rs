@@ -105,6 +105,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Prompt(command) => Box::pin(data::prompt::run(command)).await,
             Command::Organization(command) => Box::pin(data::organization::run(command)).await,
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
+            Command::Dictionary(command) => Box::pin(data::dictionary::run(command)).await,
             Command::Extract(extract) => Box::pin(data::extract::run(extract)).await,
             Command::Extraction(command) => Box::pin(data::extraction::run(command)).await,
             Command::Batch(batch) => Box::pin(data::batch::run(batch)).await,

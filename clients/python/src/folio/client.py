@@ -64,6 +64,7 @@ class Client:
         self.completions = v1.CompletionServiceStub(channel)
         self.conversations = v1.ConversationServiceStub(channel)
         self.credits = v1.CreditServiceStub(channel)
+        self.dictionary = v1.DictionaryServiceStub(channel)
         self.documents = v1.DocumentServiceStub(channel)
         self.extractions = v1.ExtractionServiceStub(channel)
         self.inbox = v1.InboxServiceStub(channel)

@@ -1,9 +1,10 @@
 //! Conversions of stored resources.
 
 use folio_resources::{
-    BoundingBox, CheckOutcome, CheckResult, Citation, CitationKind, Conflict, Document, Extraction, ExtractionState,
-    FieldChange, FieldChangeKind, FieldDecision, FieldReview, ImageFormat, OriginalText, Prompt, PromptRevision,
-    ReviewRule, Schema, SchemaRevision, Tag, TextState, UsedExample, partly_searchable_keys,
+    BoundingBox, CheckOutcome, CheckResult, Citation, CitationKind, Conflict, DictionaryEntry, Document, Extraction,
+    ExtractionState, FieldChange, FieldChangeKind, FieldDecision, FieldReview, ImageFormat, OriginalText, Prompt,
+    PromptRevision, Provenance, ReviewRule, Schema, SchemaRevision, Tag, TextState, UsedExample,
+    partly_searchable_keys,
 };
 use folio_types::{Coverage, Error, Etag, Result, Temperature};
 
@@ -185,6 +186,30 @@ impl From<&Tag> for v1::Tag {
             create_time: Some(time::to_proto(tag.created_at)),
             update_time: Some(time::to_proto(tag.updated_at)),
             etag: Etag::new(tag.version).to_string(),
+        }
+    }
+}
+
+impl From<&DictionaryEntry> for v1::DictionaryEntry {
+    fn from(entry: &DictionaryEntry) -> Self {
+        let provenance = match entry.provenance {
+            Provenance::Person => v1::DictionaryProvenance::Person,
+            Provenance::Agent => v1::DictionaryProvenance::Agent,
+            Provenance::Inferred { .. } => v1::DictionaryProvenance::Inferred,
+        };
+        Self {
+            dictionary_entry_id: entry.id.to_string(),
+            term: entry.term.clone(),
+            expansion: entry.expansion.clone(),
+            disambiguation: entry.disambiguation.clone().unwrap_or_default(),
+            tags: entry.tags.clone(),
+            source_document_ids: entry.sources.iter().map(ToString::to_string).collect(),
+            provenance: provenance.into(),
+            confidence: entry.provenance.confidence(),
+            created_by: entry.created_by.to_string(),
+            create_time: Some(time::to_proto(entry.created_at)),
+            update_time: Some(time::to_proto(entry.updated_at)),
+            etag: Etag::new(entry.version).to_string(),
         }
     }
 }

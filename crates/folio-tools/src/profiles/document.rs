@@ -7,7 +7,7 @@ use folio_types::profile::{
 pub(super) fn profile() -> Profile {
     Profile {
         name: DOCUMENT_PROFILE,
-        version: 2,
+        version: 3,
         documents: DocumentRule { min: 1, max: 1, media_types: &[] },
         subject: SubjectKind::Document,
         has_excerpt: true,
@@ -52,6 +52,9 @@ pub(super) const TOOLS: &[ProfileTool] = &[
     ProfileTool::runs("list_tags").on_request(),
     ProfileTool::waits("update_tag").on_request(),
     ProfileTool::waits("delete_tag").on_request(),
+    ProfileTool::runs("dictionary_lookup").on_request(),
+    ProfileTool::waits("dictionary_upsert").on_request(),
+    ProfileTool::runs("dictionary_suggest").on_request(),
     ProfileTool::runs("list_llm_models").on_request(),
     ProfileTool::runs("list_server_tools").on_request(),
     ProfileTool::runs("read_from_server").on_request(),

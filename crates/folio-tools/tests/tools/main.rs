@@ -9,6 +9,7 @@
 
 mod agent;
 mod auto_create;
+mod dictionary;
 mod documents;
 mod evidence;
 mod examples;

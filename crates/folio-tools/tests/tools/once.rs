@@ -13,6 +13,7 @@ async fn prepared() -> (Fixture, Vec<(&'static str, Value)>) {
     let (schema, prompt) = test.invoice_prompt().await;
     let tag = test.tag("billing").await;
     test.extract(r#"{"total": 1}"#).await;
+    test.ok("dictionary_upsert", json!({ "term": "MY", "expansion": "Malaysia" })).await;
     let spare = test.ok("create_schema", json!({ "name": "Spare", "response_format": invoice() })).await;
     let wider = format_of(json!({ "number": { "type": "string" } }));
     let calls = vec![
@@ -26,6 +27,8 @@ async fn prepared() -> (Fixture, Vec<(&'static str, Value)>) {
         ("create_tag", json!({ "name": "New" })),
         ("update_tag", json!({ "tag_id": tag, "color": "#000000" })),
         ("delete_tag", json!({ "tag_id": tag })),
+        ("dictionary_upsert", json!({ "term": "NEW", "expansion": "North East Wales", "confidence": 0.5 })),
+        ("dictionary_upsert", json!({ "term": "my", "expansion": "Model Year" })),
         ("run_extraction", json!({ "prompt_revid": prompt })),
         ("update_extraction_field", json!({ "path": "total", "value": 5 })),
         ("delete_prompt", json!({ "prompt_id": id_of(&prompt) })),

@@ -37,6 +37,7 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
     let mut test = Fixture::new().await;
     let tag = test.tag("billing").await;
     let (schema_revid, prompt_revid) = test.invoice_prompt().await;
+    test.ok("dictionary_upsert", json!({ "term": "MY", "expansion": "Malaysia" })).await;
     test.extract(r#"{"total": 1}"#).await;
     test.models.add_own_model(&test.context.principal.org, "theirs");
     let (schema, prompt, document) = (id_of(&schema_revid), id_of(&prompt_revid), test.document());
@@ -93,6 +94,10 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         ("delete_prompt", json!({ "prompt_id": prompt })),
         ("update_tag", json!({ "tag_id": tag, "name": "x" })),
         ("delete_tag", json!({ "tag_id": tag })),
+        ("dictionary_upsert", json!({ "term": "MY", "expansion": "x", "document_id": document })),
+        ("dictionary_upsert", json!({ "term": "MY", "expansion": "x" })),
+        ("dictionary_suggest", json!({ "document_id": document })),
+        ("dictionary_suggest", json!({})),
         ("read_from_server", json!({ "server": "tickets", "tool": "find" })),
         ("write_to_server", json!({ "server": "tickets", "tool": "create" })),
     ] {
@@ -115,6 +120,10 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         assert_eq!(listed.content["total"], json!(0), "{name} {arguments}");
         called.insert(name.to_owned());
     }
+    // Terms of another organization have no entry.
+    let looked_up = test.call_in(&other(&test), "dictionary_lookup", &json!({ "terms": ["MY"] })).await.unwrap();
+    assert_eq!(looked_up.content, json!({ "entries": [], "missing": ["MY"] }));
+    called.insert("dictionary_lookup".to_owned());
     let listed = test.call_in(&other(&test), "list_llm_models", &json!({})).await.unwrap().content["models"].clone();
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|model| text(&model["model"])).collect();
     assert_eq!(names, ["base", "other", "ours"]);

@@ -5,6 +5,7 @@
 //! [`DataArguments::run`] prints in the requested format. Progress and notes are printed on stderr.
 
 pub(crate) mod batch;
+pub(crate) mod dictionary;
 pub(crate) mod document;
 pub(crate) mod eval;
 mod export;

@@ -124,7 +124,7 @@ fn percent_decoded(text: &str) -> String {
 }
 
 /// Returns a text in the quotes of a filter.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 

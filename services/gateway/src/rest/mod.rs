@@ -9,6 +9,7 @@
 mod access_tokens;
 mod chat;
 mod completions;
+mod dictionary;
 mod document_query;
 mod documents;
 mod endpoint;
@@ -58,6 +59,7 @@ fn resources() -> Vec<Vec<Route>> {
         ocr::routes(),
         results::routes(),
         tags::routes(),
+        dictionary::routes(),
         schemas::routes(),
         prompts::routes(),
         models::routes(),

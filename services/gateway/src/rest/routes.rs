@@ -18,6 +18,8 @@ pub(crate) enum Level {
     Three,
     /// The page of DocRouter calls the route: document chat and sign-in.
     Web,
+    /// No client of DocRouter calls the route.
+    Own,
 }
 
 impl Level {
@@ -28,6 +30,7 @@ impl Level {
             Self::Two => "2",
             Self::Three => "3",
             Self::Web => "W",
+            Self::Own => "F",
         }
     }
 }
@@ -57,7 +60,7 @@ impl Route {
 /// A REST route as docs/compatibility.md and the tests list it.
 #[derive(Debug, Clone)]
 pub struct RestRoute {
-    /// `1`, `2`, `3` or `W`, as docs/compatibility.md explains.
+    /// `1`, `2`, `3`, `W` or `F`, as docs/compatibility.md explains.
     pub level: &'static str,
     pub method: Method,
     pub path: &'static str,

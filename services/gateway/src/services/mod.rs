@@ -5,6 +5,7 @@ mod audit;
 mod completion;
 mod conversation;
 mod credit;
+mod dictionary;
 mod document;
 mod extraction;
 mod grid;
@@ -75,6 +76,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         schema_service_server::SchemaServiceServer,
         prompt_service_server::PromptServiceServer,
         tag_service_server::TagServiceServer,
+        dictionary_service_server::DictionaryServiceServer,
         extraction_service_server::ExtractionServiceServer,
         proposal_service_server::ProposalServiceServer,
         job_service_server::JobServiceServer,

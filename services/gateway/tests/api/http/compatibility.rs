@@ -9,7 +9,8 @@ const HEADER: &str = "# Compatibility with DocRouter\n\n\
     | 1 | a method of a published SDK calls the route |\n\
     | 2 | a method of a published SDK calls the route, for a feature that Folio may not have |\n\
     | 3 | only a later version of an SDK calls the route |\n\
-    | W | the web page of DocRouter calls the route: document chat and sign-in |\n\n\
+    | W | the web page of DocRouter calls the route: document chat and sign-in |\n\
+    | F | a route of Folio, which no client of DocRouter calls |\n\n\
     A route with the status 501 answers with `{\"detail\": \"Not supported by this server: …\"}`.\n\n\
     | method | route | level | status | operation |\n|---|---|---|---|---|\n";
 

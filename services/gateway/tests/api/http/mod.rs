@@ -4,6 +4,7 @@ mod access_tokens;
 mod browsers;
 mod chat;
 mod compatibility;
+mod dictionary;
 mod documents;
 mod faces;
 mod llm;

@@ -33,12 +33,16 @@ impl Tenant {
         server.store_token(&token, record(&token, &admin.user, Role::Admin)).await;
         let request = json!({ "token": { "name": "same", "role": "ROLE_ADMIN" } });
         let account_token = admin.call_ok("CreateAccountToken", request).await["token"]["token_id"].clone();
+        let entry = json!({ "dictionary_entry": { "term": "same", "expansion": "the same" } });
+        let entry = admin.call_ok("CreateDictionaryEntry", entry).await;
+        let entry = entry["dictionary_entry"]["dictionary_entry_id"].clone();
         let text = |value: Value| value.as_str().unwrap().to_owned();
         let ids = Ids::from([
             ("organization", org.to_string()),
             ("user", admin.user.to_string()),
             ("document", document),
             ("tag", admin.tag("same").await),
+            ("dictionary_entry", text(entry)),
             ("prompt", prompt.split('.').next().unwrap().to_owned()),
             ("schema", schema),
             ("thread", text(thread)),
@@ -56,6 +60,7 @@ impl Tenant {
             "ListMembers",
             "ListDocuments",
             "ListTags",
+            "ListDictionaryEntries",
             "ListSchemas",
             "ListPrompts",
             "ListThreads",
@@ -116,6 +121,7 @@ fn body(route: &RestRoute, number: usize) -> Value {
     json!({
         "name": name, "document_name": name, "updated_llm_result": {}, "content": "Read.", "lifetime": 1, "data": {},
         "messages": [{ "role": "user", "content": "hello" }], "turn_id": "unknown", "approvals": [],
+        "term": name, "expansion": "a meaning",
         "response_format": serde_json::from_str::<Value>(&format("total")).unwrap(),
     })
 }
