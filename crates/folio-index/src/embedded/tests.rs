@@ -17,17 +17,12 @@ fn options() -> EmbeddedOptions {
     EmbeddedOptions { writer_idle: Duration::from_secs(3_600), ..EmbeddedOptions::default() }
 }
 
-/// Opens an index whose earlier process may just be ending.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Opens an index. The task of an earlier value may still use the folder for a moment.
 async fn open(root: &Path, options: EmbeddedOptions) -> EmbeddedIndex {
-    let opened = Mutex::new(None);
-    wait_for("the folder is unlocked", || {
-        let found = EmbeddedIndex::open(root.to_owned(), options).ok();
-        let is_open = found.is_some();
-        *opened.lock().unwrap() = found;
-        async move { is_open }
-    })
-    .await;
-    opened.into_inner().unwrap().unwrap()
+    let open = || async { EmbeddedIndex::open(root.to_owned(), options).ok() };
+    wait_for("the folder is unlocked", LIMIT, open).await
 }
 
 fn org(name: &str) -> OrgId {
@@ -128,8 +123,6 @@ async fn a_damaged_index_is_reported_and_rebuilt() {
         let index = open(root.path(), options()).await;
         fill(&index, &org, new()).await;
         drop(index);
-        wait_for("the folder is unlocked", || async { EmbeddedIndex::open(root.path().to_owned(), options()).is_ok() })
-            .await;
         damage(root.path(), &org);
         let index = open(root.path(), options()).await;
         assert_eq!(index.state(&org).await.unwrap(), IndexState::Torn, "damage {number}");
@@ -214,14 +207,16 @@ async fn deleted_passages_leave_the_disk_when_the_writer_closes() {
     assert!(is_on_disk(root.path(), &org, b"confidential"));
     assert!(is_on_disk(root.path(), &org, id("a").as_str().as_bytes()));
     index.delete_documents(&org, &[id("a")]).await.unwrap();
-    wait_for("the passages are removed", || async {
-        index.statistics(&org).await.unwrap().deleted_passages == 0
+    wait_for("the passages are removed", LIMIT, || async {
+        let is_removed = index.statistics(&org).await.unwrap().deleted_passages == 0
             && !is_on_disk(root.path(), &org, b"confidential")
-            && !is_on_disk(root.path(), &org, id("a").as_str().as_bytes())
+            && !is_on_disk(root.path(), &org, id("a").as_str().as_bytes());
+        is_removed.then_some(())
     })
     .await;
     assert_eq!(index.search(&org, &search("public", &[1.0, 0.0])).await.unwrap().hits.len(), 1);
-    wait_for("the writer is closed", || async { index.shared.writers.load(Ordering::Relaxed) == 0 }).await;
+    let is_closed = || async { (index.shared.writers.load(Ordering::Relaxed) == 0).then_some(()) };
+    wait_for("the writer is closed", LIMIT, is_closed).await;
     index.delete_organization(&org).await.unwrap();
     assert!(!root.path().join(org.as_str()).exists());
 }
@@ -257,7 +252,8 @@ async fn searches_beyond_the_queue_are_refused() {
         Ok(())
     });
     let refused = async {
-        wait_for("the permit is taken", || async { index.searches.load().permits == 1 }).await;
+        let is_taken = || async { (index.searches.load().permits == 1).then_some(()) };
+        wait_for("the permit is taken", LIMIT, is_taken).await;
         let refused = index.search(&org, &search("alpha", &[])).await;
         drop(sender);
         refused.unwrap_err()
