@@ -107,11 +107,9 @@ impl Embedding {
     }
 }
 
+/// Returns the length of a vector. A length beyond the range of `f32` is infinite.
 fn norm(values: &[f32]) -> f32 {
-    let sum: f64 = values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum();
-    #[expect(clippy::cast_possible_truncation, reason = "a norm beyond f32 becomes infinite, which is checked")]
-    let norm = sum.sqrt() as f32;
-    norm
+    values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt() as f32
 }
 
 impl IndexedDocument {

@@ -143,7 +143,7 @@ impl EmbeddedIndex {
         work: impl FnOnce(&Shared, &Tenant) -> Result<T, Failure> + Send + 'static,
     ) -> Result<Result<T, IndexState>> {
         self.run(&self.writes, org, |shared, tenant| {
-            shared.limit_writers(&tenant.org);
+            shared.limit_writers(tenant);
             work(shared, tenant)
         })
         .await
@@ -194,10 +194,13 @@ impl Shared {
         self.tenants().by_org.values().cloned().collect()
     }
 
-    /// Closes the writers that were not used for the longest time, so that another one can be opened.
-    fn limit_writers(&self, org: &OrgId) {
+    /// Closes the writers that were not used for the longest time, so that an organization can open its writer.
+    fn limit_writers(&self, tenant: &Tenant) {
+        if tenant.writer_idle().is_some() {
+            return;
+        }
         while self.writers.load(Ordering::Relaxed) >= self.options.writers_max {
-            let others = self.all_tenants().into_iter().filter(|tenant| tenant.org != *org);
+            let others = self.all_tenants().into_iter().filter(|other| other.org != tenant.org);
             let idle = others.filter_map(|tenant| tenant.writer_idle().map(|idle| (idle, tenant)));
             let Some((_, tenant)) = idle.max_by_key(|(idle, _)| *idle) else { return };
             report(&tenant, || tenant.close_writer(Duration::ZERO, &self.vectors));

@@ -81,22 +81,23 @@ fn term_query(field: Field, text: &str, record: IndexRecordOption) -> Box<dyn Qu
     Box::new(TermQuery::new(Term::from_field_text(field, text), record))
 }
 
+fn any_of<'a>(field: Field, values: impl Iterator<Item = &'a str>) -> Box<dyn Query> {
+    Box::new(TermSetQuery::new(values.map(|value| Term::from_field_text(field, value))))
+}
+
 /// Returns the query of a filter. None: every passage matches.
 fn filter_query(fields: &Fields, filter: &Filter) -> Option<Box<dyn Query>> {
     let Filter { documents, tags, metadata, from, before, languages } = filter;
-    let any_of = |field: Field, values: &mut dyn Iterator<Item = &str>| -> Box<dyn Query> {
-        Box::new(TermSetQuery::new(values.map(|value| Term::from_field_text(field, value))))
-    };
     let mut conditions: Vec<Box<dyn Query>> = Vec::new();
     if let Some(documents) = documents {
-        conditions.push(any_of(fields.document, &mut documents.iter().map(DocumentId::as_str)));
+        conditions.push(any_of(fields.document, documents.iter().map(DocumentId::as_str)));
     }
     conditions.extend(tags.iter().map(|tag| term_query(fields.tag, tag.as_str(), IndexRecordOption::Basic)));
     conditions.extend(metadata.iter().map(|(key, value)| -> Box<dyn Query> {
         Box::new(TermQuery::new(fields.metadata_term(key, value), IndexRecordOption::Basic))
     }));
     if !languages.is_empty() {
-        conditions.push(any_of(fields.language, &mut languages.iter().map(String::as_str)));
+        conditions.push(any_of(fields.language, languages.iter().map(String::as_str)));
     }
     let date = |at: &folio_types::Timestamp| Term::from_field_i64(fields.date, at.as_microsecond());
     let from = from.as_ref().map_or(Bound::Unbounded, |at| Bound::Included(date(at)));
@@ -154,7 +155,7 @@ fn lexical(
             Box::new(BooleanQuery::new(vec![(Occur::Must, words), (Occur::Must, filter)]))
         }
     };
-    let found = searcher.search(&query, &TopDocs::with_limit(limit).order_by_score())?;
+    let found = searcher.search(&*query, &TopDocs::with_limit(limit).order_by_score())?;
     Ok((keys.ranking(found)?, PartUse { is_used: true, gaps: Vec::new() }))
 }
 

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use folio_index_conformance::{Fixture, suite};
 use folio_testkit::wait_for;
 use folio_types::TagId;
 use tempfile::TempDir;
@@ -54,39 +52,6 @@ async fn fill(index: &EmbeddedIndex, org: &OrgId, documents: Vec<IndexedDocument
         index.finish_rebuild(org).await.unwrap();
     }
     assert_eq!(index.upsert(org, documents).await.unwrap(), Written::Applied { stale: 0 });
-}
-
-struct Folder {
-    root: TempDir,
-    options: EmbeddedOptions,
-}
-
-#[async_trait]
-impl Fixture for Folder {
-    async fn open(&self) -> Result<Arc<dyn PassageIndex>> {
-        Ok(Arc::new(open(self.root.path(), self.options).await))
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_embedded_index_conforms_to_the_port() {
-    let folder = Folder { root: tempfile::tempdir().unwrap(), options: options() };
-    suite(&folder, "first").await.unwrap();
-    suite(&folder, "second").await.unwrap();
-}
-
-/// Each bound is as small as possible, and vectors are quantized.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_embedded_index_conforms_to_the_port_with_small_bounds() {
-    let options = EmbeddedOptions {
-        quantize_above: 0,
-        readers_max: 1,
-        writers_max: 1,
-        searches_max: 1,
-        writer_idle: Duration::from_millis(200),
-        ..EmbeddedOptions::default()
-    };
-    suite(&Folder { root: tempfile::tempdir().unwrap(), options }, "small").await.unwrap();
 }
 
 /// Returns the largest file of a kind in the folder of an organization.

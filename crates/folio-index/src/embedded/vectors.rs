@@ -57,7 +57,6 @@ impl Needle {
 
 fn quantize(values: &[f32]) -> (Vec<i8>, f32) {
     let largest = values.iter().fold(f32::MIN_POSITIVE, |largest, value| largest.max(value.abs()));
-    #[expect(clippy::cast_possible_truncation, reason = "the numbers are between -127 and 127")]
     let quantized = values.iter().map(|value| (value / largest * QUANTUM_MAX).round() as i8).collect();
     (quantized, largest / QUANTUM_MAX)
 }
@@ -138,9 +137,7 @@ impl Block {
             Values::Float(values) => Some(product(values.get(range)?, &needle.values)),
             Values::Quantized { values, scales } => {
                 let product = quantized_product(values.get(range)?, &needle.quantized);
-                #[expect(clippy::cast_precision_loss, reason = "the rounding is smaller than that of the quantization")]
-                let product = product as f32;
-                Some(product * scales.get(slot)? * needle.scale)
+                Some(product as f32 * scales.get(slot)? * needle.scale)
             }
         }
     }
