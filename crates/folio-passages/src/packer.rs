@@ -79,7 +79,9 @@ pub(crate) fn pack(units: Vec<Unit>, options: &ChunkOptions, counter: &dyn Token
         fill(&mut draft, &mut queue, window, counter)?;
         let chunk = fit(&mut draft, &mut queue, window, counter)?;
         draft = if queue.is_empty() { VecDeque::new() } else { overlap(&draft, u64::from(options.overlap), counter)? };
-        if !chunk.text.trim().is_empty() {
+        // White space after the overlap is no text of its own.
+        let repeated = usize::try_from(chunk.overlap_chars).unwrap_or(usize::MAX);
+        if chunk.text.chars().skip(repeated).any(|c| !c.is_whitespace()) {
             packed.push(chunk);
         }
     }

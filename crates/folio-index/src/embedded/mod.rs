@@ -121,18 +121,18 @@ impl EmbeddedIndex {
         let done = spawn_blocking(move || {
             let _permit = permit;
             let tenant = shared.tenant(&org);
-            let result = catch_unwind(AssertUnwindSafe(|| work(&shared, &tenant)));
-            let result = result.unwrap_or(Err(Failure::State(IndexState::Torn)));
-            let state = match result {
-                Ok(value) => return Ok(Ok(value)),
-                Err(Failure::Error(error)) => return Err(error),
-                Err(Failure::State(state)) => state,
-            };
-            if state == IndexState::Torn && tenant.state().is_ok_and(IndexState::is_usable) {
+            let damaged = |tenant: &Tenant| {
                 tenant.mark_torn();
-                shared.vectors.retain(&org, &[]);
+                shared.vectors.retain(&tenant.org, &[]);
+                Ok(Err(IndexState::Torn))
+            };
+            match catch_unwind(AssertUnwindSafe(|| work(&shared, &tenant))) {
+                Ok(Ok(value)) => Ok(Ok(value)),
+                Ok(Err(Failure::Error(error))) => Err(error),
+                Ok(Err(Failure::State(IndexState::Torn))) if tenant.is_marked_usable() => damaged(&tenant),
+                Ok(Err(Failure::State(state))) => Ok(Err(state)),
+                Err(_) => damaged(&tenant),
             }
-            Ok(Err(state))
         });
         done.await.map_err(|error| Error::internal(format!("an operation of the index of passages failed: {error}")))?
     }

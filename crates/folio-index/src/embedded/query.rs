@@ -211,6 +211,8 @@ impl Scan<'_> {
         let weight = filter.map(|filter| filter.weight(EnableScoring::disabled_from_searcher(self.searcher)));
         let weight = weight.transpose()?;
         let mut best = Best::new(limit);
+        // The blocks remain in use until the end, so that the scan of a segment does not evict those of the segments before.
+        let mut blocks = Vec::new();
         let (mut scanned, mut beyond_memory, mut without_vector) = (0u64, 0u64, 0u64);
         for (segment_ord, segment) in (0u32..).zip(self.searcher.segment_readers()) {
             let fields = &self.reader.fields;
@@ -237,6 +239,7 @@ impl Scan<'_> {
                 })?,
                 None => (0..segment.max_doc()).for_each(compare),
             }
+            blocks.push(block);
         }
         let mut gaps = Vec::new();
         gaps.extend((beyond_memory > 0).then_some(Gap::Memory { passages: beyond_memory }));

@@ -178,6 +178,11 @@ impl Tenant {
         reader.map(|reader| (state, reader)).ok_or(Failure::State(state))
     }
 
+    /// Returns true if the index is open and was not found to be damaged.
+    pub(super) fn is_marked_usable(&self) -> bool {
+        lock(&self.opened).as_ref().is_some_and(|opened| opened.state.is_usable())
+    }
+
     /// Marks an index as damaged, also for later processes.
     pub(super) fn mark_torn(&self) {
         tracing::error!(org = %self.org, "an index of passages is damaged and must be rebuilt");

@@ -168,15 +168,21 @@ struct State {
 }
 
 impl State {
-    /// Reserves bytes, and evicts the blocks that were not used for the longest time and that no search uses. Returns false if
-    /// they do not fit.
+    /// Reserves bytes, and evicts the blocks that were not used for the longest time and that no search uses. Returns false,
+    /// and evicts nothing, if the bytes do not fit.
     fn reserve(&mut self, bytes: u64, limit: u64) -> bool {
-        while self.bytes.saturating_add(bytes) > limit {
-            let unused = self.blocks.iter().filter(|(_, cached)| Arc::strong_count(&cached.block) == 1);
-            let Some(oldest) = unused.min_by_key(|(_, cached)| cached.last_used).map(|(key, _)| key.clone()) else {
-                return false;
-            };
-            self.remove(&oldest);
+        let unused = self.blocks.iter().filter(|(_, cached)| Arc::strong_count(&cached.block) == 1);
+        let mut unused: Vec<_> = unused.map(|(key, cached)| (cached.last_used, cached.bytes, key.clone())).collect();
+        let evictable: u64 = unused.iter().map(|(_, bytes, _)| bytes).sum();
+        if self.bytes.saturating_sub(evictable).saturating_add(bytes) > limit {
+            return false;
+        }
+        unused.sort_by_key(|(last_used, _, _)| *last_used);
+        for (_, _, key) in unused {
+            if self.bytes.saturating_add(bytes) <= limit {
+                break;
+            }
+            self.remove(&key);
         }
         self.bytes = self.bytes.saturating_add(bytes);
         true
@@ -342,6 +348,9 @@ mod tests {
         assert_eq!((state.blocks.len(), state.bytes), (1, 80));
         assert!(!state.reserve(40, 100), "the other block is in use");
         drop(used);
+        assert!(!state.reserve(101, 100), "the bytes exceed the limit");
+        assert_eq!(state.blocks.len(), 1);
         assert!(state.reserve(40, 100));
+        assert_eq!((state.blocks.len(), state.bytes), (0, 80));
     }
 }
