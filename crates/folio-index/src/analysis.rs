@@ -1,9 +1,9 @@
 //! Words of texts and searches.
 //!
 //! Words are those of UAX #29, so that a script without spaces is split, too. Upper case, compatibility forms and the
-//! diacritics of European scripts do not distinguish words. A text is indexed under each word and its stem in the language
-//! of the text; a search looks for each word and its stems in the languages of the index. No character of a search is an
-//! operator.
+//! diacritics of European scripts do not distinguish words. A text is indexed under each word and its stem in the
+//! language of the text; a search looks for each word and its stems in the languages of the index. No character of a
+//! search is an operator.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -81,8 +81,8 @@ pub(crate) fn search_words<'a>(text: &str, languages: impl Iterator<Item = &'a s
     words.map(|word| forms(word, &stemmers)).collect()
 }
 
-/// Returns the words of a text that match words of a search, as indexes of characters, at most `most`. `language` is that of
-/// the text. Adjacent words are separate.
+/// Returns the words of a text that match words of a search, as indexes of characters, at most `most`. `language` is
+/// that of the text. Adjacent words are separate.
 pub fn highlights(text: &str, search: &str, language: Option<&str>, most: usize) -> Vec<Range<u32>> {
     let stemmers: Vec<_> = language.and_then(stemmer).into_iter().collect();
     let wanted: BTreeSet<String> = search_words(search, language.into_iter()).into_iter().flatten().collect();

@@ -43,8 +43,8 @@ pub enum Gap {
     NoWords,
     /// The index is missing, damaged, of another version, or being rebuilt.
     State(IndexState),
-    /// The vectors of this number of passages do not fit into the memory of the index. The number includes passages that
-    /// the filter excludes.
+    /// The vectors of this number of passages do not fit into the memory of the index. The number includes passages
+    /// that the filter excludes.
     Memory { passages: u64 },
     /// This number of passages that match the filter have no vector in the space of the search.
     WithoutVector { passages: u64 },

@@ -19,8 +19,8 @@ pub struct Ranked<K> {
     pub dense: Option<PartScore>,
 }
 
-/// Joins two rankings, best first, each a list of different keys with scores. Returns the best `limit` keys. Equal fused
-/// scores are in the order of the keys.
+/// Joins two rankings, best first, each a list of different keys with scores. Returns the best `limit` keys. Equal
+/// fused scores are in the order of the keys.
 pub fn fuse<K: Ord + Clone>(lexical: &[(K, f32)], dense: &[(K, f32)], limit: usize) -> Vec<Ranked<K>> {
     let mut parts: BTreeMap<K, [Option<PartScore>; 2]> = BTreeMap::new();
     for (part, ranking) in [lexical, dense].into_iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The index of passages: the port [`PassageIndex`], and its embedded adapter.
 //!
-//! An index is a cache. The passages and their vectors are in the stores of Folio, and an index that is missing, damaged or
-//! of another version is reported as [`IndexState`] and rebuilt by its caller from the stores.
+//! An index is a cache. The passages and their vectors are in the stores of Folio, and an index that is missing,
+//! damaged or of another version is reported as [`IndexState`] and rebuilt by its caller from the stores.
 //!
 //! | part | content |
 //! |---|---|

@@ -12,8 +12,8 @@ use crate::search::Search;
 ///
 /// A write is visible to each search that begins after its end. Each write is idempotent.
 ///
-/// A caller builds an index from the stores: [`PassageIndex::begin_rebuild`], [`PassageIndex::upsert`] of every document,
-/// [`PassageIndex::finish_rebuild`]. Other writes are permitted meanwhile.
+/// A caller builds an index from the stores: [`PassageIndex::begin_rebuild`], [`PassageIndex::upsert`] of every
+/// document, [`PassageIndex::finish_rebuild`]. Other writes are permitted meanwhile.
 #[async_trait]
 pub trait PassageIndex: Send + Sync {
     /// Returns the state of the index of an organization. An organization that was never indexed is

@@ -1,6 +1,7 @@
 //! Chunks of a document: the passages that an index finds and a model reads.
 //!
-//! Everything is a pure function of the sections of one generation of a document's text. Equal input gives equal chunks.
+//! Everything is a pure function of the sections of one generation of a document's text. Equal input gives equal
+//! chunks.
 //!
 //! 1. [`Document::validate`] checks each bound.
 //! 2. Each block becomes units: sentences, tables, or parts of those that exceed the window.

@@ -68,8 +68,8 @@ fn end(unit: &Unit) -> Option<(u32, u32)> {
     unit.spans.last().map(|span| (span.page, span.end))
 }
 
-/// Joins the units of one section to texts of at most the window. Only a text of a single unit can exceed it, and only if
-/// the unit is one character.
+/// Joins the units of one section to texts of at most the window. Only a text of a single unit can exceed it, and only
+/// if the unit is one character.
 pub(crate) fn pack(units: Vec<Unit>, options: &ChunkOptions, counter: &dyn TokenCounter) -> Result<Vec<Packed>> {
     let window = u64::from(options.window);
     let mut queue = VecDeque::from(units);
@@ -134,8 +134,8 @@ fn fit(
     }
 }
 
-/// Returns the last sentences of a chunk with together at most `limit` tokens. If the last sentence exceeds the limit: its
-/// last words. A chunk that ends with a table has no overlap.
+/// Returns the last sentences of a chunk with together at most `limit` tokens. If the last sentence exceeds the limit:
+/// its last words. A chunk that ends with a table has no overlap.
 fn overlap(draft: &VecDeque<Unit>, limit: u64, counter: &dyn TokenCounter) -> Result<VecDeque<Unit>> {
     let mut repeated = VecDeque::new();
     let mut rest = limit;

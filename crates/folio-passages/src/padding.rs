@@ -74,8 +74,8 @@ pub(crate) struct Padding {
     pub is_cut: bool,
 }
 
-/// Returns the lines of context: the titles of the section, the dictionary entries in the text, the summaries of the images,
-/// of the section and of the document. Each line receives an equal part of the remaining budget.
+/// Returns the lines of context: the titles of the section, the dictionary entries in the text, the summaries of the
+/// images, of the section and of the document. Each line receives an equal part of the remaining budget.
 pub(crate) fn padding(
     text: &str,
     section: &Section,

@@ -126,8 +126,8 @@ fn split_range(
     Ok(())
 }
 
-/// Returns the index of the last of `bounds`, from `first` on, up to which the text from `start` fits, and the tokens up
-/// to it. None: not even the first segment fits. The number of counts is logarithmic.
+/// Returns the index of the last of `bounds`, from `first` on, up to which the text from `start` fits, and the tokens
+/// up to it. None: not even the first segment fits. The number of counts is logarithmic.
 fn longest_fit(
     text: &str,
     start: usize,
@@ -168,8 +168,8 @@ fn longest_fit(
     Ok(Some(best))
 }
 
-/// Returns the start of the longest end of a text, from a word on, that is at most `limit` tokens and not the whole text.
-/// None: the last word exceeds the limit.
+/// Returns the start of the longest end of a text, from a word on, that is at most `limit` tokens and not the whole
+/// text. None: the last word exceeds the limit.
 pub(crate) fn longest_end(text: &str, limit: u64, counter: &dyn TokenCounter) -> Result<Option<usize>> {
     let words = text.split_word_bound_indices().filter(|(at, word)| *at > 0 && !word.trim().is_empty());
     let starts: Vec<usize> = words.map(|(at, _)| at).collect();
@@ -186,8 +186,8 @@ pub(crate) fn longest_end(text: &str, limit: u64, counter: &dyn TokenCounter) ->
     Ok(starts.get(low).copied())
 }
 
-/// Returns the start of a text that is at most `limit` tokens with `…` at its end, or the whole text if that fits. Empty:
-/// not even one word fits.
+/// Returns the start of a text that is at most `limit` tokens with `…` at its end, or the whole text if that fits.
+/// Empty: not even one word fits.
 pub(crate) fn shortened(text: &str, limit: u64, counter: &dyn TokenCounter) -> Result<String> {
     if fitting(text, limit, counter)?.is_some() {
         return Ok(text.to_owned());

@@ -1,7 +1,7 @@
 //! The embedded index: a folder for each organization, in the file system of the process.
 //!
-//! One organization never affects the ranking of another, because each has an index of its own. Every operation runs on a
-//! thread for blocking work, with a permit; organizations with waiting operations take turns.
+//! One organization never affects the ranking of another, because each has an index of its own. Every operation runs on
+//! a thread for blocking work, with a permit; organizations with waiting operations take turns.
 
 mod failure;
 mod fields;
@@ -75,12 +75,12 @@ fn unavailable(path: &std::path::Path, error: impl std::fmt::Display) -> Error {
 }
 
 impl EmbeddedIndex {
-    /// Opens the index, and creates its folder if it does not exist. Starts the task that closes idle writers; the task ends
-    /// with this value.
+    /// Opens the index, and creates its folder if it does not exist. Starts the task that closes idle writers; the task
+    /// ends with this value.
     ///
     /// # Errors
-    /// `INVALID_FIELD` if a setting is out of bounds. `STORE_UNAVAILABLE` if the folder cannot be created, or another process
-    /// uses it.
+    /// `INVALID_FIELD` if a setting is out of bounds. `STORE_UNAVAILABLE` if the folder cannot be created, or another
+    /// process uses it.
     pub fn open(root: PathBuf, options: EmbeddedOptions) -> Result<Self> {
         options.validate()?;
         std::fs::create_dir_all(&root).map_err(|error| unavailable(&root, error))?;
@@ -104,8 +104,8 @@ impl EmbeddedIndex {
         Ok(Self { shared, searches, writes, maintenance })
     }
 
-    /// Runs work on a thread for blocking work. The inner error is the state of an index that cannot be used. Work continues
-    /// if the caller is cancelled. A panic is caused by damaged files, so the index is marked as damaged.
+    /// Runs work on a thread for blocking work. The inner error is the state of an index that cannot be used. Work
+    /// continues if the caller is cancelled. A panic is caused by damaged files, so the index is marked as damaged.
     async fn run<T: Send + 'static>(
         &self,
         permits: &Permits<OrgId>,
@@ -172,7 +172,8 @@ impl Shared {
         self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the index of an organization. Closes the indexes that were not used for the longest time if there are too many.
+    /// Returns the index of an organization. Closes the indexes that were not used for the longest time if there are
+    /// too many.
     fn tenant(&self, org: &OrgId) -> Arc<Tenant> {
         let mut tenants = self.tenants();
         tenants.clock += 1;

@@ -9,10 +9,11 @@ const MIB: u64 = 1024 * 1024;
 /// Settings of the embedded index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmbeddedOptions {
-    /// Maximum bytes of vectors in memory, of all organizations together. Passages whose vectors do not fit are skipped by
-    /// the dense part of a search, and the answer names their number. Default: 512 MiB.
+    /// Maximum bytes of vectors in memory, of all organizations together. Passages whose vectors do not fit are skipped
+    /// by the dense part of a search, and the answer names their number. Default: 512 MiB.
     pub memory_bytes: u64,
-    /// Number of passages of an organization from which its vectors are kept in memory as 8-bit integers. Default: 100,000.
+    /// Number of passages of an organization from which its vectors are kept in memory as 8-bit integers. Default:
+    /// 100,000.
     pub quantize_above: u64,
     /// Maximum open indexes without a search or write in progress. Default: 64.
     pub readers_max: usize,
@@ -26,8 +27,8 @@ pub struct EmbeddedOptions {
     pub waiting_max: usize,
     /// Maximum time that a search or a write waits. Default: 10 s.
     pub wait_max: Duration,
-    /// Time after the last write of an organization after which its writer is closed, and deleted passages are removed from
-    /// the disk. Default: 30 s.
+    /// Time after the last write of an organization after which its writer is closed, and deleted passages are removed
+    /// from the disk. Default: 30 s.
     pub writer_idle: Duration,
 }
 

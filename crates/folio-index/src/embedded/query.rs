@@ -211,7 +211,8 @@ impl Scan<'_> {
         let weight = filter.map(|filter| filter.weight(EnableScoring::disabled_from_searcher(self.searcher)));
         let weight = weight.transpose()?;
         let mut best = Best::new(limit);
-        // The blocks remain in use until the end, so that the scan of a segment does not evict those of the segments before.
+        // The blocks remain in use until the end, so that the scan of a segment does not evict those of the segments
+        // before.
         let mut blocks = Vec::new();
         let (mut scanned, mut beyond_memory, mut without_vector) = (0u64, 0u64, 0u64);
         for (segment_ord, segment) in (0u32..).zip(self.searcher.segment_readers()) {

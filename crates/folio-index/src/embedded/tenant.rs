@@ -30,8 +30,8 @@ use crate::passage::IndexedDocument;
 
 /// Memory in bytes that a writer uses for the words of a commit before it writes a segment.
 const WRITER_BYTES: usize = 20_000_000;
-/// Maximum size in bytes of an index whose checksums are compared when it is opened. Damage of a larger index is found when
-/// it is read.
+/// Maximum size in bytes of an index whose checksums are compared when it is opened. Damage of a larger index is found
+/// when it is read.
 const CHECKED_BYTES: u64 = 64 * 1024 * 1024;
 
 /// An open index.
@@ -363,7 +363,8 @@ impl Tenant {
         self.reload(&reader, vectors)
     }
 
-    /// Closes a writer that has been idle for this time, and removes deleted passages from the disk if no writer is open.
+    /// Closes a writer that has been idle for this time, and removes deleted passages from the disk if no writer is
+    /// open.
     pub(super) fn maintain(&self, idle: Duration, vectors: &VectorCache) -> Result<(), Failure> {
         let Some(mut slot) = try_lock(&self.writer) else { return Ok(()) };
         self.close(&mut slot, idle, vectors)?;

@@ -1,7 +1,7 @@
 //! The vectors of a segment in memory, and the bound on the memory of all segments.
 //!
-//! A segment never changes, so its vectors are read once. They are scanned exactly: each search compares its vector with
-//! that of each passage that matches the filter.
+//! A segment never changes, so its vectors are read once. They are scanned exactly: each search compares its vector
+//! with that of each passage that matches the filter.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -168,8 +168,8 @@ struct State {
 }
 
 impl State {
-    /// Reserves bytes, and evicts the blocks that were not used for the longest time and that no search uses. Returns false,
-    /// and evicts nothing, if the bytes do not fit.
+    /// Reserves bytes, and evicts the blocks that were not used for the longest time and that no search uses. Returns
+    /// false, and evicts nothing, if the bytes do not fit.
     fn reserve(&mut self, bytes: u64, limit: u64) -> bool {
         let unused = self.blocks.iter().filter(|(_, cached)| Arc::strong_count(&cached.block) == 1);
         let mut unused: Vec<_> = unused.map(|(key, cached)| (cached.last_used, cached.bytes, key.clone())).collect();
