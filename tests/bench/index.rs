@@ -12,7 +12,7 @@ use folio_index::{
 use folio_passages::{Block, ChunkOptions, Context, Document, Estimate, Section, chunk_document};
 use folio_tests::harness::process::resident_bytes;
 use folio_types::{DocumentId, OrgId, TagId};
-use rand::rngs::SmallRng;
+use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
@@ -37,12 +37,12 @@ const SPACE: &str = "bench";
 
 /// Texts and vectors with a seed.
 struct Source {
-    random: SmallRng,
+    random: StdRng,
 }
 
 impl Source {
     fn new(seed: u64) -> Self {
-        Self { random: SmallRng::seed_from_u64(seed) }
+        Self { random: StdRng::seed_from_u64(seed) }
     }
 
     fn words(&mut self, count: usize) -> String {

@@ -121,7 +121,7 @@ impl EmbeddedIndex {
         let done = spawn_blocking(move || {
             let _permit = permit;
             let tenant = shared.tenant(&org);
-            let damaged = |tenant: &Tenant| {
+            let damaged = |tenant: &Tenant| -> Result<Result<T, IndexState>> {
                 tenant.mark_torn();
                 shared.vectors.retain(&tenant.org, &[]);
                 Ok(Err(IndexState::Torn))
