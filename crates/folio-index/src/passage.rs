@@ -185,7 +185,8 @@ mod tests {
     #[test]
     fn input_out_of_bounds_is_refused() {
         let language = |code: &str| Passage { language: Some(code.to_owned()), ..Passage::default() };
-        let two = with_vector(vec![1.0]).vectors.repeat(2);
+        let one = with_vector(vec![1.0]).vectors;
+        let two = [one.clone(), one].concat();
         for refused in [
             Passage { text: "a".repeat(TEXT_BYTES + 1), ..Passage::default() },
             Passage { context: "a".repeat(TEXT_BYTES + 1), ..Passage::default() },

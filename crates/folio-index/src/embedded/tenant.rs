@@ -304,6 +304,8 @@ impl Tenant {
             return Ok(stale);
         }
         let fields = reader.fields;
+        // The files of replaced segments can be removed only after their last reader.
+        drop(searcher);
         self.commit(&mut slot, &reader, vectors, |writer| {
             for (document, is_indexed) in current {
                 if is_indexed {
@@ -331,6 +333,7 @@ impl Tenant {
         if indexed.is_empty() {
             return Ok(());
         }
+        drop(searcher);
         self.commit(&mut slot, &reader, vectors, |writer| {
             indexed.into_iter().for_each(|term| _ = writer.delete_term(term));
             Ok(())
