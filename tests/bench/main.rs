@@ -9,6 +9,7 @@ mod deletion;
 mod documents;
 mod fairness;
 mod format;
+mod index;
 mod jobs;
 mod lists;
 mod process;
@@ -38,12 +39,14 @@ fn main() -> Result<()> {
             ["deletion", revisions] => deletion::measure(revisions.parse()?).await,
             ["jobs"] => jobs::measure(jobs::DOCUMENTS).await,
             ["jobs", documents] => jobs::measure(documents.parse()?).await,
+            ["index"] => index::measure(index::PASSAGES).await,
+            ["index", passages] => index::measure(passages.parse()?).await,
             ["fairness"] => fairness::measure(fairness::CALLS).await,
             ["fairness", calls] => fairness::measure(calls.parse()?).await,
             _ => anyhow::bail!(
                 "bench turn [--cpu | --face grpc|grpc-web|sse|rest] | bench cluster [--quick | --operations] | \
                  bench lists [DOCUMENTS] | bench fairness [CALLS] | bench deletion [REVISIONS] | \
-                 bench documents [PAGES] | bench jobs [DOCUMENTS]"
+                 bench documents [PAGES] | bench jobs [DOCUMENTS] | bench index [PASSAGES]"
             ),
         }
     })

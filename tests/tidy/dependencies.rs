@@ -40,6 +40,9 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-webhooks", "history jobs llm providers resources storage"),
     ("folio-conversation", "documents history llm metering quotas resources storage tools"),
     ("folio-export", "resources"),
+    ("folio-passages", ""),
+    ("folio-index", "permits"),
+    ("folio-index-conformance", "index"),
     (
         "folio-operations",
         "accounts credit documents export history jobs llm metering permits providers resources storage tools webhooks",
@@ -64,6 +67,9 @@ const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
     ("redis", &["folio-storage-redis"]),
     ("object_store", &["folio-blobs"]),
     ("folio-storage-conformance", &[]),
+    ("folio-index-conformance", &[]),
+    ("tantivy", &["folio-index"]),
+    ("tokenizers", &["folio-passages"]),
     ("jsonschema", &["folio-llm"]),
     ("ractor", &["folio-conversation", "folio-jobs", "folio-metering", "folio-node", "folio-documents"]),
     (

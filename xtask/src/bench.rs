@@ -13,6 +13,9 @@ pub(crate) struct Arguments {
     /// Measure turns over this face, relative to gRPC (only with `turn`).
     #[arg(long)]
     face: Option<Face>,
+    /// Number of passages (only with `index`; default: 100,000).
+    #[arg(long)]
+    passages: Option<u32>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -37,6 +40,8 @@ enum Bench {
     Documents,
     /// Documents per second of batches with a model that answers at once, and the time that a job adds to its model call.
     Jobs,
+    /// Chunks of a second into the index of passages, latency of searches, memory, and the effect of another tenant's writes.
+    Index,
     /// Latency that a tenant with many model calls, or with many streams, adds to the calls of another tenant.
     Fairness,
     /// The web page in Chromium: the first view of a list of 10,000 documents, and long tasks while 200 deltas a second arrive.
@@ -45,6 +50,8 @@ enum Bench {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     ensure!(arguments.face.is_none() || matches!(arguments.what, Bench::Turn), "--face applies to `bench turn` only");
+    let is_index = matches!(arguments.what, Bench::Index);
+    ensure!(arguments.passages.is_none() || is_index, "--passages applies to `bench index` only");
     if matches!(arguments.what, Bench::Page) {
         return page::bench();
     }
@@ -56,6 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         cargo()
             .args(["run", "--profile", "dist", "--package", "folio-tests", "--bin", "bench", "--"])
             .arg(name.get_name())
-            .args(face),
+            .args(face)
+            .args(arguments.passages.map(|passages| passages.to_string())),
     )
 }

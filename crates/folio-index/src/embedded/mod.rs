@@ -1,0 +1,323 @@
+//! The embedded index: a folder for each organization, in the file system of the process.
+//!
+//! One organization never affects the ranking of another, because each has an index of its own. Every operation runs on
+//! a thread for blocking work, with a permit; organizations with waiting operations take turns.
+
+mod failure;
+mod fields;
+mod manifest;
+mod options;
+mod query;
+mod tenant;
+mod vectors;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fs::{File, TryLockError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_permits::Permits;
+use folio_types::{DocumentId, Error, OrgId, Reason, Result};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::Instant;
+
+pub use self::options::EmbeddedOptions;
+
+use self::failure::Failure;
+use self::tenant::Tenant;
+use self::vectors::VectorCache;
+use crate::answer::{Answer, IndexState, ListedDocument, Statistics, Written};
+use crate::passage::{DOCUMENTS_MAX, IndexedDocument, at_most, validate_upsert};
+use crate::port::PassageIndex;
+use crate::search::Search;
+
+/// Maximum documents of a listing.
+const LISTED_MAX: usize = 10_000;
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Everything that the operations share.
+struct Shared {
+    root: PathBuf,
+    options: EmbeddedOptions,
+    /// Known organizations. An organization with a writer, or with an operation in progress, is not evicted.
+    tenants: Mutex<Tenants>,
+    vectors: VectorCache,
+    /// Number of open writers.
+    writers: Arc<AtomicUsize>,
+    /// Excludes other processes from the folder.
+    _lock: File,
+}
+
+#[derive(Default)]
+struct Tenants {
+    by_org: HashMap<OrgId, Arc<Tenant>>,
+    clock: u64,
+}
+
+/// The index of passages in a folder of this process.
+pub struct EmbeddedIndex {
+    shared: Arc<Shared>,
+    searches: Permits<OrgId>,
+    writes: Permits<OrgId>,
+    maintenance: JoinHandle<()>,
+}
+
+fn unavailable(path: &std::path::Path, error: impl std::fmt::Display) -> Error {
+    let path = path.display();
+    Error::unavailable(Reason::StoreUnavailable, format!("the folder of the index {path} cannot be used: {error}"))
+}
+
+impl EmbeddedIndex {
+    /// Opens the index, and creates its folder if it does not exist. Starts the task that closes idle writers; the task
+    /// ends with this value.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` if a setting is out of bounds. `STORE_UNAVAILABLE` if the folder cannot be created, or another
+    /// process uses it.
+    pub fn open(root: PathBuf, options: EmbeddedOptions) -> Result<Self> {
+        options.validate()?;
+        std::fs::create_dir_all(&root).map_err(|error| unavailable(&root, error))?;
+        let lock = File::create(root.join("lock")).map_err(|error| unavailable(&root, error))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => unavailable(&root, "another process uses it"),
+            TryLockError::Error(error) => unavailable(&root, error),
+        })?;
+        let shared = Arc::new(Shared {
+            root,
+            options,
+            tenants: Mutex::default(),
+            vectors: VectorCache::new(options.memory_bytes),
+            writers: Arc::default(),
+            _lock: lock,
+        });
+        let period = (options.writer_idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(5));
+        let maintenance = tokio::spawn(maintain(Arc::downgrade(&shared), period));
+        let searches = Permits::with_queue(options.searches_max, options.waiting_max);
+        let writes = Permits::with_queue(options.writes_max, options.waiting_max);
+        Ok(Self { shared, searches, writes, maintenance })
+    }
+
+    /// Runs work on a thread for blocking work. The inner error is the state of an index that cannot be used. Work
+    /// continues if the caller is cancelled. A panic is caused by damaged files, so the index is marked as damaged.
+    async fn run<T: Send + 'static>(
+        &self,
+        permits: &Permits<OrgId>,
+        org: &OrgId,
+        work: impl FnOnce(&Shared, &Tenant) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<Result<T, IndexState>> {
+        let deadline = Instant::now() + self.shared.options.wait_max;
+        let permit = permits.acquire(org, 1, deadline).await.map_err(|_| {
+            let message = "too many operations of the index of passages wait; repeat the request later";
+            Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_AFTER)
+        })?;
+        let (shared, org) = (Arc::clone(&self.shared), org.clone());
+        let done = spawn_blocking(move || {
+            let _permit = permit;
+            let tenant = shared.tenant(&org);
+            let damaged = |tenant: &Tenant| -> Result<Result<T, IndexState>> {
+                tenant.mark_torn();
+                shared.vectors.retain(&tenant.org, &[]);
+                Ok(Err(IndexState::Torn))
+            };
+            match catch_unwind(AssertUnwindSafe(|| work(&shared, &tenant))) {
+                Ok(Ok(value)) => Ok(Ok(value)),
+                Ok(Err(Failure::Error(error))) => Err(error),
+                Ok(Err(Failure::State(IndexState::Torn))) if tenant.is_marked_usable() => damaged(&tenant),
+                Ok(Err(Failure::State(state))) => Ok(Err(state)),
+                Err(_) => damaged(&tenant),
+            }
+        });
+        done.await.map_err(|error| Error::internal(format!("an operation of the index of passages failed: {error}")))?
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        org: &OrgId,
+        work: impl FnOnce(&Shared, &Tenant) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<Result<T, IndexState>> {
+        self.run(&self.writes, org, |shared, tenant| {
+            shared.limit_writers(tenant);
+            work(shared, tenant)
+        })
+        .await
+    }
+}
+
+impl Drop for EmbeddedIndex {
+    fn drop(&mut self) {
+        self.maintenance.abort();
+    }
+}
+
+/// Closes idle writers periodically until the index is dropped.
+async fn maintain(shared: Weak<Shared>, period: Duration) {
+    loop {
+        tokio::time::sleep(period).await;
+        let Some(shared) = shared.upgrade() else { return };
+        if let Err(error) = spawn_blocking(move || shared.maintain()).await {
+            tracing::error!(%error, "the maintenance of the index of passages failed");
+        }
+    }
+}
+
+impl Shared {
+    fn tenants(&self) -> MutexGuard<'_, Tenants> {
+        self.tenants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the index of an organization. Closes the indexes that were not used for the longest time if there are
+    /// too many.
+    fn tenant(&self, org: &OrgId) -> Arc<Tenant> {
+        let mut tenants = self.tenants();
+        tenants.clock += 1;
+        let now = tenants.clock;
+        let new = || Arc::new(Tenant::new(org.clone(), &self.root, Arc::clone(&self.writers)));
+        let tenant = Arc::clone(tenants.by_org.entry(org.clone()).or_insert_with(new));
+        tenant.last_used.store(now, Ordering::Relaxed);
+        while tenants.by_org.len() > self.options.readers_max {
+            let idle = tenants.by_org.values().filter(|tenant| Arc::strong_count(tenant) == 1 && tenant.is_closable());
+            let oldest = idle.min_by_key(|tenant| tenant.last_used.load(Ordering::Relaxed));
+            let Some(oldest) = oldest.map(|tenant| tenant.org.clone()) else { break };
+            tenants.by_org.remove(&oldest);
+            self.vectors.retain(&oldest, &[]);
+        }
+        tenant
+    }
+
+    fn all_tenants(&self) -> Vec<Arc<Tenant>> {
+        self.tenants().by_org.values().cloned().collect()
+    }
+
+    /// Closes the writers that were not used for the longest time, so that an organization can open its writer.
+    fn limit_writers(&self, tenant: &Tenant) {
+        if tenant.writer_idle().is_some() {
+            return;
+        }
+        while self.writers.load(Ordering::Relaxed) >= self.options.writers_max {
+            let others = self.all_tenants().into_iter().filter(|other| other.org != tenant.org);
+            let idle = others.filter_map(|tenant| tenant.writer_idle().map(|idle| (idle, tenant)));
+            let Some((_, tenant)) = idle.max_by_key(|(idle, _)| *idle) else { return };
+            report(&tenant, || tenant.close_writer(Duration::ZERO, &self.vectors));
+        }
+    }
+
+    fn maintain(&self) {
+        for tenant in self.all_tenants() {
+            report(&tenant, || tenant.maintain(self.options.writer_idle, &self.vectors));
+        }
+    }
+
+    /// Returns the organizations with a folder.
+    fn organizations(&self) -> Result<Vec<OrgId>> {
+        let entries = std::fs::read_dir(&self.root).map_err(|error| unavailable(&self.root, error))?;
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| unavailable(&self.root, error))?;
+            found.extend(entry.file_name().to_str().and_then(|name| name.parse().ok()));
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// Logs a failed step of the maintenance. A damaged index is marked.
+fn report(tenant: &Tenant, step: impl FnOnce() -> Result<(), Failure>) {
+    match catch_unwind(AssertUnwindSafe(step)) {
+        Ok(Ok(())) => {}
+        Ok(Err(Failure::Error(error))) => {
+            tracing::warn!(org = %tenant.org, %error, "a writer of the index of passages was not closed properly");
+        }
+        Ok(Err(Failure::State(_))) | Err(_) => tenant.mark_torn(),
+    }
+}
+
+fn written(result: Result<usize, IndexState>) -> Written {
+    match result {
+        Ok(stale) => Written::Applied { stale },
+        Err(state) => Written::NotUsable(state),
+    }
+}
+
+#[async_trait]
+impl PassageIndex for EmbeddedIndex {
+    async fn state(&self, org: &OrgId) -> Result<IndexState> {
+        let state = self.run(&self.searches, org, |_, tenant| tenant.state()).await?;
+        Ok(state.unwrap_or_else(|state| state))
+    }
+
+    async fn begin_rebuild(&self, org: &OrgId) -> Result<()> {
+        let begun = self.write(org, |shared, tenant| tenant.begin_rebuild(&shared.vectors)).await?;
+        begun.map_err(|_| unavailable(&self.shared.root, "an index cannot be created"))
+    }
+
+    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written> {
+        let finished = self.write(org, |_, tenant| tenant.finish_rebuild()).await?;
+        Ok(written(finished.map(|()| 0)))
+    }
+
+    async fn upsert(&self, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<Written> {
+        validate_upsert(&documents)?;
+        Ok(written(self.write(org, move |shared, tenant| tenant.upsert(&shared.vectors, &documents)).await?))
+    }
+
+    async fn delete_documents(&self, org: &OrgId, documents: &[DocumentId]) -> Result<Written> {
+        at_most("documents", documents.len(), DOCUMENTS_MAX, "documents")?;
+        let documents = documents.to_vec();
+        let deleted =
+            self.write(org, move |shared, tenant| tenant.delete_documents(&shared.vectors, &documents)).await?;
+        Ok(written(deleted.map(|()| 0)))
+    }
+
+    async fn delete_organization(&self, org: &OrgId) -> Result<()> {
+        let deleted = self.write(org, |shared, tenant| tenant.delete(&shared.vectors)).await?;
+        deleted.map_err(|_| unavailable(&self.shared.root, "an index cannot be removed"))
+    }
+
+    async fn search(&self, org: &OrgId, search: &Search) -> Result<Answer> {
+        search.validate()?;
+        let search = search.clone();
+        let answer = self.run(&self.searches, org, move |shared, tenant| {
+            query::search(tenant, &shared.vectors, shared.options.quantize_above, &search)
+        });
+        Ok(answer.await?.unwrap_or_else(query::unusable))
+    }
+
+    async fn documents(&self, org: &OrgId, after: Option<&DocumentId>, limit: usize) -> Result<Vec<ListedDocument>> {
+        let after = after.cloned();
+        let listed = self
+            .run(&self.searches, org, move |_, tenant| query::documents(tenant, after.as_ref(), limit.min(LISTED_MAX)));
+        Ok(listed.await?.unwrap_or_default())
+    }
+
+    async fn statistics(&self, org: &OrgId) -> Result<Statistics> {
+        let statistics = self.run(&self.searches, org, |shared, tenant| {
+            let state = tenant.state()?;
+            let (_, reader) = tenant.usable()?;
+            let searcher = reader.searcher();
+            let deleted = searcher.segment_readers().iter().map(|segment| u64::from(segment.num_deleted_docs())).sum();
+            let memory_bytes = shared.vectors.bytes_of(&tenant.org);
+            let disk_bytes = Some(tenant.disk_bytes()?);
+            Ok(Statistics { state, passages: searcher.num_docs(), deleted_passages: deleted, disk_bytes, memory_bytes })
+        });
+        Ok(statistics.await?.unwrap_or_else(|state| Statistics {
+            state,
+            passages: 0,
+            deleted_passages: 0,
+            disk_bytes: None,
+            memory_bytes: 0,
+        }))
+    }
+
+    async fn organizations(&self) -> Result<Vec<OrgId>> {
+        let shared = Arc::clone(&self.shared);
+        let listed = spawn_blocking(move || shared.organizations()).await;
+        listed.map_err(|error| Error::internal(format!("the organizations of the index cannot be listed: {error}")))?
+    }
+}

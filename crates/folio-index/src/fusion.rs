@@ -1,0 +1,95 @@
+//! Reciprocal rank fusion: joins rankings whose scores cannot be compared.
+
+use std::collections::BTreeMap;
+
+use crate::answer::PartScore;
+
+/// The constant of the fusion. A larger constant reduces the weight of the first ranks.
+pub const RRF_K: u32 = 60;
+/// Minimum candidates of each part.
+pub const CANDIDATES_MIN: u32 = 50;
+
+/// A candidate with its ranks and its fused score.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranked<K> {
+    pub key: K,
+    /// Sum over the parts of `1 / (60 + rank)`.
+    pub score: f64,
+    pub lexical: Option<PartScore>,
+    pub dense: Option<PartScore>,
+}
+
+/// Joins two rankings, best first, each a list of different keys with scores. Returns the best `limit` keys. Equal
+/// fused scores are in the order of the keys.
+pub fn fuse<K: Ord + Clone>(lexical: &[(K, f32)], dense: &[(K, f32)], limit: usize) -> Vec<Ranked<K>> {
+    let mut parts: BTreeMap<K, [Option<PartScore>; 2]> = BTreeMap::new();
+    for (part, ranking) in [lexical, dense].into_iter().enumerate() {
+        for (rank, (key, score)) in (1u32..).zip(ranking) {
+            let scores = parts.entry(key.clone()).or_default();
+            if let Some(entry) = scores.get_mut(part) {
+                *entry = Some(PartScore { rank, score: *score });
+            }
+        }
+    }
+    let contribution = |part: PartScore| 1.0 / f64::from(RRF_K.saturating_add(part.rank));
+    let ranked = parts.into_iter().map(|(key, [lexical, dense])| {
+        let score = [lexical, dense].into_iter().flatten().map(contribution).sum();
+        Ranked { key, score, lexical, dense }
+    });
+    let mut ranked: Vec<_> = ranked.collect();
+    // The sort is stable, so equal scores remain in the order of the keys.
+    ranked.sort_by(|left, right| right.score.total_cmp(&left.score));
+    ranked.truncate(limit);
+    ranked
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn keys(ranked: &[Ranked<u32>]) -> Vec<u32> {
+        ranked.iter().map(|ranked| ranked.key).collect()
+    }
+
+    #[test]
+    fn a_key_in_both_rankings_precedes_first_ranks_in_one() {
+        let lexical = [(1, 9.0), (2, 8.0), (3, 7.0)];
+        let dense = [(4, 0.9), (3, 0.8), (5, 0.1)];
+        let fused = fuse(&lexical, &dense, 10);
+        assert_eq!(keys(&fused), [3, 1, 4, 2, 5]);
+        assert_eq!(fused[0].lexical, Some(PartScore { rank: 3, score: 7.0 }));
+        assert_eq!(fused[0].dense, Some(PartScore { rank: 2, score: 0.8 }));
+        assert!((fused[0].score - (1.0 / 63.0 + 1.0 / 62.0)).abs() < 1e-12);
+        assert_eq!(fused[1].dense, None);
+    }
+
+    #[test]
+    fn equal_scores_are_in_the_order_of_the_keys() {
+        assert_eq!(keys(&fuse(&[(7, 1.0)], &[(3, 1.0)], 10)), [3, 7]);
+        assert_eq!(keys(&fuse(&[(7, 1.0)], &[(3, 1.0)], 1)), [3]);
+    }
+
+    #[test]
+    fn one_ranking_keeps_its_order() {
+        assert_eq!(keys(&fuse(&[(9, 1.0), (1, 0.5), (5, 0.1)], &[], 2)), [9, 1]);
+        assert!(fuse::<u32>(&[], &[], 5).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn scores_descend_and_keys_are_unique(lexical in proptest::collection::btree_set(0u32..40, 0..30),
+                                              dense in proptest::collection::btree_set(0u32..40, 0..30)) {
+            let lexical: Vec<_> = lexical.into_iter().rev().map(|key| (key, 1.0)).collect();
+            let dense: Vec<_> = dense.into_iter().map(|key| (key, 1.0)).collect();
+            let fused = fuse(&lexical, &dense, 100);
+            prop_assert!(fused.windows(2).all(|pair| pair[0].score >= pair[1].score));
+            let unique: std::collections::BTreeSet<_> = keys(&fused).into_iter().collect();
+            prop_assert_eq!(unique.len(), fused.len());
+            for key in lexical.iter().chain(&dense) {
+                prop_assert!(unique.contains(&key.0));
+            }
+        }
+    }
+}
