@@ -11,7 +11,7 @@ use folio_history::job::{
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
-    AllowedMcpTool, BoundingBox, Document, DocumentFilter, Extraction, McpServer, McpServerChange, McpServerFilter,
+    AllowedMcpTool, BoundingBox, Document, DocumentFilter, Extraction, Heading, Link, LinkTarget, McpServer, McpServerChange, McpServerFilter, PageStructure,
     McpToolText, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken, Organization, OrganizationChange,
     Proposal, ProposalFilter, Provider, Schema, SchemaChange, SealedKey, TextState, TokenChange, TokenFilter,
     TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WordBoxes,
