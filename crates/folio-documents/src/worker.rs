@@ -6,6 +6,7 @@
 //! password of the file that it reads), no core dump and its own process group, and it is killed when its parent dies. Tesseract and pdftoppm replace it (`execve`), so
 //! the same confinement and limits apply to them.
 
+mod embedded_image;
 pub(crate) mod found;
 mod image;
 mod layout;
@@ -79,6 +80,8 @@ pub(crate) enum Job {
     },
     /// Renders a page of the PDF or image file on standard input.
     Image { is_pdf: bool, page: u32, dpi: u32, is_webp: bool },
+    /// Writes an image that is embedded in the PDF file on standard input.
+    EmbeddedImage { page: u32, number: u32 },
     /// Writes the pages of the image file on standard input as a PDF file.
     PdfOfImage { max_pages: u32 },
     /// Executes another program under the limits.
@@ -234,6 +237,7 @@ fn read(job: Job) -> io::Result<()> {
                         Err(error) => output.refused(error.message)?,
                     }
                 }
+                Job::EmbeddedImage { page, number } => embedded_image::write(input, page, number, &mut output)?,
                 Job::PdfOfImage { max_pages } => image::write_pdf(input, max_pages, &mut output)?,
                 Job::Text { max_pages, document_chars } => text::read(&input, max_pages, document_chars, &mut output)?,
                 Job::Program { .. } | Job::Probe => {}

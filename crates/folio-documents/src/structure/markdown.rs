@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use folio_resources::{Heading, Link, LinkTarget, PageStructure, Table};
+use folio_resources::{EmbeddedImage, Heading, Link, LinkTarget, PageStructure, Table};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::{grid, in_one_line, word_number};
 
-/// Returns the headings, tables and links of a page.
+/// Returns the headings, tables, links and images of a page.
 pub(super) fn structure(text: &str) -> PageStructure {
     let mut reader = Reader::new(text);
     for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
@@ -40,6 +40,8 @@ struct Reader<'t> {
     heading: Option<String>,
     /// The anchor and the target of a link.
     link: Option<(String, String)>,
+    /// The alternative text of an image.
+    image: Option<String>,
     rows: Vec<Vec<String>>,
     cell: Option<String>,
     table_word: usize,
@@ -52,6 +54,7 @@ impl<'t> Reader<'t> {
             found: PageStructure::default(),
             heading: None,
             link: None,
+            image: None,
             rows: Vec::new(),
             cell: None,
             table_word: 0,
@@ -80,6 +83,12 @@ impl<'t> Reader<'t> {
                     self.found.links.push(Link { anchor, target: LinkTarget::Url(url), area: None });
                 }
             }
+            Event::Start(Tag::Image { .. }) => self.image = Some(String::new()),
+            Event::End(TagEnd::Image) => {
+                let caption = in_one_line(self.image.take().unwrap_or_default().split_whitespace());
+                let number = word_number(self.found.images.len()).saturating_add(1);
+                self.found.images.push(EmbeddedImage { number, width: 0, height: 0, caption, area: None });
+            }
             Event::Start(Tag::Table(_)) => self.table_word = self.words.before(range.start),
             Event::Start(Tag::TableHead | Tag::TableRow) => self.rows.push(Vec::new()),
             Event::Start(Tag::TableCell) => self.cell = Some(String::new()),
@@ -103,10 +112,13 @@ impl<'t> Reader<'t> {
     }
 
     fn text(&mut self, text: &str) {
-        for open in [self.heading.as_mut(), self.link.as_mut().map(|(anchor, _)| anchor), self.cell.as_mut()] {
-            if let Some(open) = open {
-                open.push_str(text);
-            }
+        if let Some(image) = &mut self.image {
+            image.push_str(text);
+            return;
+        }
+        let anchor = self.link.as_mut().map(|(anchor, _)| anchor);
+        for open in [self.heading.as_mut(), anchor, self.cell.as_mut()].into_iter().flatten() {
+            open.push_str(text);
         }
     }
 }
@@ -114,6 +126,14 @@ impl<'t> Reader<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn images_have_their_alternative_texts() {
+        let found = structure("![An *engine*](media/1.png) and ![](2.png)\n\n# A ![b](3.png) title");
+        let captions: Vec<_> = found.images.iter().map(|image| (image.number, image.caption.as_str())).collect();
+        assert_eq!(captions, [(1, "An engine"), (2, ""), (3, "b")]);
+        assert_eq!(found.headings[0].title, "A title");
+    }
 
     #[test]
     fn a_page_has_headings_links_and_tables() {

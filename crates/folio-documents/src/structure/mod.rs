@@ -6,7 +6,7 @@
 //! | text | headings | tables | links |
 //! |---|---|---|---|
 //! | with positions (PDF, page images) | bookmarks, otherwise sizes of the characters and numbers | words in columns | annotations |
-//! | Markdown (office documents, HTML, mail, Markdown files) | Markdown | Markdown | Markdown |
+//! | Markdown (office documents with their images, HTML, mail, Markdown files) | Markdown | Markdown | Markdown |
 //! | plain | numbers, and lines below headings | columns separated by blanks | – |
 //! | comma-separated | – | rows of the file | – |
 
@@ -33,6 +33,8 @@ use crate::worker::found::{Bookmark, Found};
 pub(crate) enum TextForm {
     /// Words with positions.
     Positioned,
+    /// Markdown that refers to the images in the file.
+    Office,
     Markdown,
     Plain,
     CommaSeparated,
@@ -42,7 +44,8 @@ impl TextForm {
     pub(crate) fn of(media_type: &str) -> Self {
         match (route(media_type), media_type) {
             (Route::Pdf | Route::Image | Route::Tiff, _) => Self::Positioned,
-            (Route::Office, _) | (_, "text/markdown") => Self::Markdown,
+            (Route::Office, _) => Self::Office,
+            (_, "text/markdown") => Self::Markdown,
             (_, "text/csv") => Self::CommaSeparated,
             _ => Self::Plain,
         }
@@ -74,21 +77,22 @@ fn structures(form: TextForm, pages: &[NewPage], mut found: Vec<Found>) -> Vec<P
         .map(|(page, found)| {
             let mut structure = match form {
                 TextForm::Positioned => PageStructure { tables: columns::with_positions(page), ..PageStructure::default() },
-                TextForm::Markdown => markdown::structure(&page.text),
+                TextForm::Office => markdown::structure(&page.text),
+                TextForm::Markdown => PageStructure { images: Vec::new(), ..markdown::structure(&page.text) },
                 TextForm::Plain => PageStructure { tables: columns::without_positions(page), ..PageStructure::default() },
                 TextForm::CommaSeparated => {
                     PageStructure { tables: comma_separated::table(&page.text).into_iter().collect(), ..PageStructure::default() }
                 }
             };
             structure.links.extend(links::with_anchors(page, found.links));
-            structure.images = captions::of_images(page, found.images);
+            structure.images.extend(captions::of_images(page, found.images));
             structure
         })
         .collect();
     let derived = match form {
         TextForm::Positioned if bookmarks.len() >= bookmarks::LEAST => bookmarks::headings(pages, &bookmarks),
         TextForm::Positioned | TextForm::Plain => headings::headings(form, pages),
-        TextForm::Markdown | TextForm::CommaSeparated => Vec::new(),
+        TextForm::Office | TextForm::Markdown | TextForm::CommaSeparated => Vec::new(),
     };
     for (page, heading) in derived {
         if let Some(structure) = structures.get_mut(page) {
@@ -159,7 +163,7 @@ mod tests {
         for (media_type, form) in [
             ("application/pdf", TextForm::Positioned),
             ("image/tiff", TextForm::Positioned),
-            ("text/html", TextForm::Markdown),
+            ("text/html", TextForm::Office),
             ("text/markdown", TextForm::Markdown),
             ("text/csv", TextForm::CommaSeparated),
             ("text/plain", TextForm::Plain),
@@ -191,9 +195,10 @@ mod tests {
         fn any_text_has_a_structure_within_its_page(
             texts in proptest::collection::vec("([a-zA-Z0-9#|\\[\\]().:;,=-]{1,8}[ \n]{1,3}){0,40}", 1..4),
             areas in proptest::collection::vec((0.0..1.0, 0.0..1.0), 0..40),
-            form in 0..4_usize,
+            form in 0..5_usize,
         ) {
-            let form = [TextForm::Positioned, TextForm::Markdown, TextForm::Plain, TextForm::CommaSeparated][form];
+            let forms = [TextForm::Positioned, TextForm::Office, TextForm::Markdown, TextForm::Plain, TextForm::CommaSeparated];
+            let form = forms[form];
             let area = |(x, y): &(f64, f64)| BoundingBox { left: *x, top: *y, right: x + 0.1, bottom: y + 0.02 };
             let mut pages: Vec<_> = (1..)
                 .zip(&texts)

@@ -22,10 +22,12 @@ use super::pdf_structure::Destinations;
 use super::{Line, Output, structured_invoice};
 
 pub(super) const DAMAGED: &str = "the file is damaged: it cannot be read as a PDF";
+/// The reason of a protected PDF from which an image is requested.
+pub(super) const PASSWORD_NOT_STORED: &str = "the PDF is protected by a password, which Folio does not store";
 /// The reason of a protected PDF that was uploaded without its password.
 const LOCKED: &str = "the PDF is protected by a password: delete it and upload it again with its password";
 /// Minimum width and height of an image in pixels. Smaller images are lines and symbols.
-pub(crate) const PIXELS_MIN: u32 = 16;
+const PIXELS_MIN: u32 = 16;
 /// Size of a character in the space of glyphs.
 const GLYPH_UNITS: f64 = 1_000.0;
 /// Advance of a glyph whose font has no width for it, in the space of glyphs.
