@@ -7,7 +7,7 @@ use folio_types::profile::{
 pub(super) fn profile() -> Profile {
     Profile {
         name: DOCUMENT_PROFILE,
-        version: 2,
+        version: 3,
         documents: DocumentRule { min: 1, max: 1, media_types: &[] },
         subject: SubjectKind::Document,
         has_excerpt: true,
@@ -38,6 +38,8 @@ pub(super) const TOOLS: &[ProfileTool] = &[
     ProfileTool::runs("help_schemas").with_work(),
     ProfileTool::runs("help_prompts").with_work(),
     ProfileTool::waits("run_extractions").on_request(),
+    ProfileTool::runs("pdf_outline").on_request(),
+    ProfileTool::runs("section_reader").on_request(),
     ProfileTool::runs("list_documents").on_request(),
     ProfileTool::waits("update_document").on_request(),
     ProfileTool::waits("delete_document").on_request(),
