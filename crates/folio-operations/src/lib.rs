@@ -29,6 +29,7 @@ pub mod credits;
 mod declaration;
 pub mod document_notes;
 mod document_selection;
+pub mod document_structure;
 pub mod document_watch;
 pub mod documents;
 pub mod exports;

@@ -37,6 +37,8 @@ async fn with_structure(test: &mut Fixture) {
         page(2, "Services\nThey are many.\nFees\nItem  Price", second),
     ];
     let id = test.document();
+    // Another time is another generation of the text.
+    test.environment.advance(std::time::Duration::from_secs(1));
     test.ingest(&id, pages).await;
 }
 
@@ -75,6 +77,7 @@ async fn an_outline_of_a_long_document_continues_on_a_later_page() {
         ..NewPage::of_text(number, "word ".repeat(20))
     };
     let id = test.document();
+    test.environment.advance(std::time::Duration::from_secs(1));
     test.ingest(&id, (1..=90).map(page).collect()).await;
     let (mut from, mut found, mut calls) = (1, 0, 0);
     loop {

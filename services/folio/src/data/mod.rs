@@ -6,6 +6,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod document;
+mod document_structure;
 pub(crate) mod eval;
 mod export;
 pub(crate) mod extract;

@@ -6,6 +6,7 @@ mod completion;
 mod conversation;
 mod credit;
 mod document;
+mod document_structure;
 mod extraction;
 mod grid;
 mod handler;
