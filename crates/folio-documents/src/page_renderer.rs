@@ -120,7 +120,9 @@ impl PageRenderer {
             Rendition::Embedded { page, number } => match route(media_type) {
                 Route::Pdf => Ok(Method::Child(Job::EmbeddedImage { page: *page, number: *number })),
                 _ => {
-                    let message = format!("Folio returns the images that are embedded in PDF files, and not those in {media_type}");
+                    let message = format!(
+                        "Folio returns the images that are embedded in PDF files, and not those in {media_type}"
+                    );
                     Err(Error::precondition(Reason::UnsupportedType, message))
                 }
             },

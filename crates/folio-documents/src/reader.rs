@@ -16,8 +16,8 @@ use crate::normal::{Bounded, bound, normalize};
 use crate::ocr::{Installed, Ocr, OcrBudget};
 use crate::options::{Isolation, Options};
 use crate::sniff::{Route, route};
-use crate::tiff;
 use crate::structure::{self, TextForm};
+use crate::tiff;
 use crate::worker::found::{self, Found};
 use crate::worker::{Job, Line, Task};
 

@@ -120,10 +120,7 @@ pub(crate) enum Line {
         found: Found,
     },
     /// The bookmarks of the PDF that refer to a page, from 0. The lines of all pages precede it.
-    Bookmarks {
-        page: u32,
-        bookmarks: Vec<Bookmark>,
-    },
+    Bookmarks { page: u32, bookmarks: Vec<Bookmark> },
     /// The file has no text.
     Refused {
         /// A reason for users.

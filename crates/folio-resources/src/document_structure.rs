@@ -176,7 +176,8 @@ impl PageStructure {
         });
         let images = self.images.iter().map(|image| image.caption.len());
         let elements = self.tables.len() + self.links.len() + self.images.len();
-        (headings.chain(cells).chain(links).chain(images).sum::<usize>() + elements * size_of::<(PageArea, u64)>()) as u64
+        (headings.chain(cells).chain(links).chain(images).sum::<usize>() + elements * size_of::<(PageArea, u64)>())
+            as u64
     }
 }
 
@@ -218,7 +219,10 @@ mod tests {
             images: vec![image; IMAGES_PER_PAGE + 1],
         }
         .bound();
-        assert_eq!(bounded.headings.iter().map(|heading| (heading.level, heading.word)).collect::<Vec<_>>(), [(9, 2), (9, 7)]);
+        assert_eq!(
+            bounded.headings.iter().map(|heading| (heading.level, heading.word)).collect::<Vec<_>>(),
+            [(9, 2), (9, 7)]
+        );
         assert_eq!(bounded.headings[0].title.chars().count(), ELEMENT_TEXT_CHARS);
         let rows: Vec<_> = bounded.tables.iter().map(|table| (table.rows.len(), table.is_cut)).collect();
         assert_eq!(rows, [(30, false), (20, true)], "a page has 5,000 cells");

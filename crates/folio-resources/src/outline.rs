@@ -56,7 +56,8 @@ pub struct Outline {
 impl Outline {
     /// Divides a text at its headings. `headings`: the page and the headings on it, in order.
     pub fn new(headings: impl IntoIterator<Item = (u32, Vec<Heading>)>) -> Self {
-        let headings = headings.into_iter().flat_map(|(page, headings)| headings.into_iter().map(move |heading| (page, heading)));
+        let headings =
+            headings.into_iter().flat_map(|(page, headings)| headings.into_iter().map(move |heading| (page, heading)));
         let mut sections: Vec<Section> = Vec::new();
         // The numbers of the sections that contain the next one, with their levels.
         let mut open: Vec<(u32, u8)> = Vec::new();
@@ -115,7 +116,9 @@ fn set_ends(sections: &mut [Section]) {
     for section in sections.iter_mut().rev() {
         section.own_end = next;
         // A section of level 0 contains no other one.
-        section.end = if section.level == 0 { next } else {
+        section.end = if section.level == 0 {
+            next
+        } else {
             starts.retain(|(level, _)| *level <= section.level);
             starts.last().map(|(_, start)| *start)
         };

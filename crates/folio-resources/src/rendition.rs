@@ -26,7 +26,9 @@ impl Rendition {
     pub fn blob(&self, document: &Document) -> BlobId {
         match self {
             Self::Page(image) => image.blob(),
-            Self::Embedded { page, number } => BlobId::derive(&["embedded image", &page.to_string(), &number.to_string()]),
+            Self::Embedded { page, number } => {
+                BlobId::derive(&["embedded image", &page.to_string(), &number.to_string()])
+            }
             Self::Pdf => {
                 let generation = document.text_generation.map(|at| at.to_string()).unwrap_or_default();
                 BlobId::derive(&["pdf", &generation])

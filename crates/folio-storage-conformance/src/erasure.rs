@@ -11,10 +11,11 @@ use folio_history::job::{
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
-    AllowedMcpTool, BoundingBox, Document, DocumentFilter, Extraction, Heading, Link, LinkTarget, McpServer, McpServerChange, McpServerFilter, PageStructure,
-    McpToolText, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken, Organization, OrganizationChange,
-    Proposal, ProposalFilter, Provider, Schema, SchemaChange, SealedKey, TextState, TokenChange, TokenFilter,
-    TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WordBoxes,
+    AllowedMcpTool, BoundingBox, Document, DocumentFilter, Extraction, Heading, Link, LinkTarget, McpServer,
+    McpServerChange, McpServerFilter, McpToolText, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewToken,
+    Organization, OrganizationChange, PageStructure, Proposal, ProposalFilter, Provider, Schema, SchemaChange,
+    SealedKey, TextState, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange,
+    WebhookEndpointFilter, WordBoxes,
 };
 use folio_types::access::Role;
 use folio_types::limits::JOB_PAGE_ITEMS;

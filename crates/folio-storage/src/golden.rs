@@ -5,6 +5,7 @@
 
 mod access;
 mod entries;
+mod structure;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,8 +23,8 @@ use folio_history::thread::{Fence, OpenTurn, OpenTurnRow, Phase, RequestRow, Thr
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, RedactedArguments};
 use folio_resources::policy::{ApprovalRequirement, Approver, Policy};
 use folio_resources::{
-    BoundingBox, CellPosition, EmbeddedImage, Heading, Link, LinkTarget, ListRow, Member, PageArea, Resource as _,
-    RevisionName, RevisionNames, Table, Tag, TextRecord, TextState, WordBoxes, term,
+    BoundingBox, CellPosition, ListRow, Member, PageArea, Resource as _, RevisionName, RevisionNames, Tag, TextRecord,
+    TextState, WordBoxes, term,
 };
 use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
@@ -179,7 +180,7 @@ fn samples() -> Vec<Sample> {
     let word = BoundingBox { left: 10.0, top: 20.0, right: 60.0, bottom: 32.0 };
     let area = Some(PageArea::new(word, 595.0, 842.0));
     samples.push(sample("plain", PageBoxes { number: 3, boxes: WordBoxes::new(595.0, 842.0, [word]) }));
-    samples.extend(structure(area));
+    samples.extend(structure::structure(area));
     samples.push(sample("plain", PendingTextRow { org: org(), id: document_id().to_string(), attempts: 2 }));
     samples.push(sample("plain", DeletionRow { org: org(), id: document_id().to_string(), at: at() }));
     samples.extend(ops());
@@ -189,29 +190,6 @@ fn samples() -> Vec<Sample> {
     samples.extend(rows());
     samples.extend(credit());
     samples
-}
-
-fn structure(area: Option<PageArea>) -> Vec<Sample> {
-    let headings = vec![Heading { level: 2, title: "Größe".into(), word: 7 }];
-    let rows = vec![vec!["Item".to_owned(), "Price".into()], vec!["№ 7".into(), String::new()]];
-    let table = Table { word: 3, words: 4, rows, area, is_cut: true };
-    let link = |anchor: &str, target, area| Link { anchor: anchor.to_owned(), target, area };
-    let url = LinkTarget::Url("https://example.com/a?b=c".to_owned());
-    let image = EmbeddedImage { number: 1, width: 640, height: 480, caption: "Figure 1: Parts".to_owned(), area };
-    let whole = PageElements {
-        number: 3,
-        tables: vec![table.clone()],
-        links: vec![link("terms", url.clone(), area), link("2", LinkTarget::Page(2), None)],
-        images: vec![image.clone()],
-    };
-    // As in a format without positions.
-    let tables = vec![Table { area: None, is_cut: false, ..table }];
-    let images = vec![EmbeddedImage { area: None, ..image }];
-    vec![
-        sample("plain", PageHeadings { number: 3, headings }),
-        sample("plain", whole),
-        sample("without_areas", PageElements { number: 3, tables, links: vec![link("", url, None)], images }),
-    ]
 }
 
 fn ops() -> Vec<Sample> {

@@ -260,12 +260,9 @@ impl ConversationPeer for RemotePeer {
                 ..Default::default()
             },
             Rendition::Pdf => cluster::RenderPageRequest { document_id, pdf: true, ..Default::default() },
-            Rendition::Embedded { page, number } => cluster::RenderPageRequest {
-                document_id,
-                page: *page,
-                embedded_image: *number,
-                ..Default::default()
-            },
+            Rendition::Embedded { page, number } => {
+                cluster::RenderPageRequest { document_id, page: *page, embedded_image: *number, ..Default::default() }
+            }
         };
         self.unary(Some(principal), self.inner.call_timeout, request, rpc!(node.render_page)).await.map(|_| ())
     }

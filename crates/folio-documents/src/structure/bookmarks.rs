@@ -37,14 +37,22 @@ pub(super) fn headings(pages: &[NewPage], bookmarks: &[(usize, Bookmark)]) -> Ve
 
 /// Returns the first word of the line at which a section begins: the line with the title, otherwise the first line at the position,
 /// otherwise the first line from `from` on.
-fn word_of(page: &NewPage, lines: &[Line<'_>], texts: &[String], (title, top): (&str, Option<f32>), from: usize) -> usize {
+fn word_of(
+    page: &NewPage,
+    lines: &[Line<'_>],
+    texts: &[String],
+    (title, top): (&str, Option<f32>),
+    from: usize,
+) -> usize {
     let title: Vec<String> = title.split_whitespace().map(letters).filter(|word| !word.is_empty()).collect();
     let begins = |start: usize| texts.get(start..).is_some_and(|rest| starts_with(rest, &title));
     let start_of = |word: usize| {
         let line = lines.iter().find(|line| line.words.contains(&word));
         line.map_or(word, |line| line.words.start)
     };
-    if !title.is_empty() && let Some(word) = (from..texts.len()).find(|start| begins(*start)) {
+    if !title.is_empty()
+        && let Some(word) = (from..texts.len()).find(|start| begins(*start))
+    {
         return start_of(word).max(from);
     }
     let is_below = |line: &&Line<'_>| {

@@ -33,7 +33,8 @@ type Row<'t> = Vec<Cell<'t>>;
 /// Collects rows while `start` and [`Columns::add`] accept them.
 fn tables<'t>(page: &'t NewPage, start: impl Fn(&Row<'t>) -> Option<Columns<'t>>, rows_min: usize) -> Vec<Table> {
     let (mut tables, mut open): (Vec<Table>, Option<Columns<'t>>) = (Vec::new(), None);
-    let mut close = |open: &mut Option<Columns<'t>>| tables.extend(open.take().and_then(|columns| columns.table(page, rows_min)));
+    let mut close =
+        |open: &mut Option<Columns<'t>>| tables.extend(open.take().and_then(|columns| columns.table(page, rows_min)));
     for line in lines(page) {
         let row = cells(&line);
         let is_row = row.len() >= COLUMNS_MIN && row.len() <= COLUMNS_MAX;
@@ -116,7 +117,8 @@ impl<'t> Columns<'t> {
 
 /// Returns left and right end of each cell. None: a word has no position.
 fn spans(page: &NewPage, row: &[Cell<'_>]) -> Option<Vec<(f64, f64)>> {
-    let span = |cell: &Cell<'_>| area_of(page, cell.words.clone()).map(|area| (area.fractions().left, area.fractions().right));
+    let span =
+        |cell: &Cell<'_>| area_of(page, cell.words.clone()).map(|area| (area.fractions().left, area.fractions().right));
     row.iter().map(span).collect()
 }
 
@@ -147,7 +149,8 @@ fn merged(columns: &[(f64, f64)], row: &[(f64, f64)]) -> Option<Vec<(f64, f64)>>
         [a, b] => overlaps((a.0, a.1), (b.0, b.1)),
         _ => false,
     });
-    (!has_overlap && columns.len() <= COLUMNS_MAX).then(|| columns.into_iter().map(|(left, right, _)| (left, right)).collect())
+    (!has_overlap && columns.len() <= COLUMNS_MAX)
+        .then(|| columns.into_iter().map(|(left, right, _)| (left, right)).collect())
 }
 
 #[cfg(test)]
@@ -192,12 +195,8 @@ mod tests {
 
     #[test]
     fn a_cell_that_spans_columns_ends_a_table() {
-        let page = page(&[
-            &[("a", 10), ("b", 20)],
-            &[("c", 10), ("d", 20)],
-            &[("x", 15), ("y", 60)],
-            &[("e", 10), ("f", 60)],
-        ]);
+        let page =
+            page(&[&[("a", 10), ("b", 20)], &[("c", 10), ("d", 20)], &[("x", 15), ("y", 60)], &[("e", 10), ("f", 60)]]);
         let rows: Vec<usize> = with_positions(&page).iter().map(|table| table.rows.len()).collect();
         assert_eq!(rows, [2, 2]);
     }
@@ -208,8 +207,12 @@ mod tests {
         let expected = [["a", "1"], ["b b", "2"], ["c", "3"]].map(|row| row.map(str::to_owned).to_vec()).to_vec();
         assert_eq!(table("a   1\nb b\t2\n\nc  3\nend"), Some(expected));
         assert_eq!(table("a  1\nb  2\n"), None);
-        let long = "one two three four five six seven eight nine  ten\n".repeat(2) + "a b c d e f g h i  j k l m n o p q\n";
-        assert_eq!(table(&long), Some(long.lines().map(|line| line.split("  ").map(str::to_owned).collect()).collect()));
+        let long =
+            "one two three four five six seven eight nine  ten\n".repeat(2) + "a b c d e f g h i  j k l m n o p q\n";
+        assert_eq!(
+            table(&long),
+            Some(long.lines().map(|line| line.split("  ").map(str::to_owned).collect()).collect())
+        );
         assert_eq!(table(&"a b c d e f g h i  a b c d e f g h i\n".repeat(3)), None, "text in two columns");
     }
 }

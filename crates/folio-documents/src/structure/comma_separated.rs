@@ -12,8 +12,10 @@ const SEPARATORS: [u8; 3] = *b",;\t";
 pub(super) fn table(text: &str) -> Option<Table> {
     let first = text.lines().find(|line| !line.trim().is_empty())?;
     let count = |separator: u8| first.bytes().filter(|byte| *byte == separator).count();
-    let separator = SEPARATORS.into_iter().max_by_key(|separator| count(*separator)).filter(|found| count(*found) > 0)?;
-    let mut reader = ReaderBuilder::new().delimiter(separator).has_headers(false).flexible(true).from_reader(text.as_bytes());
+    let separator =
+        SEPARATORS.into_iter().max_by_key(|separator| count(*separator)).filter(|found| count(*found) > 0)?;
+    let mut reader =
+        ReaderBuilder::new().delimiter(separator).has_headers(false).flexible(true).from_reader(text.as_bytes());
     let rows = reader.records().map_while(Result::ok);
     let rows = rows.map(|row| row.iter().map(|cell| cell.trim().to_owned()).collect()).collect();
     let (rows, is_cut) = grid(rows);

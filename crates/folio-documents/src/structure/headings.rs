@@ -87,7 +87,8 @@ fn page_lines(pages: &[NewPage]) -> Vec<PageLine<'_>> {
 fn mark_large(pages: &[NewPage], all: &mut [PageLine<'_>]) {
     let sizes: Vec<Option<f64>> =
         all.iter().map(|line| pages.get(line.page).and_then(|page| line.line.size(page))).collect();
-    let Some(text) = median(all.iter().zip(&sizes).filter_map(|(line, size)| Some(((*size)?, line.line.text.len())))) else {
+    let Some(text) = median(all.iter().zip(&sizes).filter_map(|(line, size)| Some(((*size)?, line.line.text.len()))))
+    else {
         return;
     };
     let repeated = repeated(all, pages.len());
@@ -112,11 +113,13 @@ fn median(sizes: impl Iterator<Item = (f64, usize)>) -> Option<f64> {
     sizes.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let total: usize = sizes.iter().map(|(_, weight)| weight).sum();
     let mut seen = 0;
-    sizes.into_iter().find(|(_, weight)| {
-        seen += weight;
-        seen * 2 >= total
-    })
-    .map(|(size, _)| size)
+    sizes
+        .into_iter()
+        .find(|(_, weight)| {
+            seen += weight;
+            seen * 2 >= total
+        })
+        .map(|(size, _)| size)
 }
 
 /// Returns true if a line may be a heading by its text.
@@ -158,7 +161,13 @@ fn levels(all: &[PageLine<'_>]) -> HashMap<u32, usize> {
 fn underline(line: &Line<'_>, next: Option<&PageLine<'_>>, page: usize) -> Option<usize> {
     let below = next.filter(|next| next.page == page && !next.line.is_separated)?.line.text;
     let is_line = |of: char| below.len() >= 3 && below.chars().all(|c| c == of);
-    let level = if is_line('=') { 1 } else if is_line('-') { 2 } else { return None };
+    let level = if is_line('=') {
+        1
+    } else if is_line('-') {
+        2
+    } else {
+        return None;
+    };
     (line.is_separated && is_title(line.text)).then_some(level)
 }
 
@@ -192,15 +201,28 @@ mod tests {
     #[test]
     fn larger_lines_are_headings_by_their_size() {
         let pages = [
-            page(1, &[("Running header 1", 14.0), ("Master", 24.0), ("Agreement", 24.0), TEXT, TEXT, ("Scope", 16.0), TEXT, TEXT, TEXT]),
-            page(2, &[("Running header 2", 14.0), TEXT, TEXT, ("Fees . . . . . . 3", 16.0), ("Fees", 16.0), TEXT, TEXT]),
+            page(
+                1,
+                &[
+                    ("Running header 1", 14.0),
+                    ("Master", 24.0),
+                    ("Agreement", 24.0),
+                    TEXT,
+                    TEXT,
+                    ("Scope", 16.0),
+                    TEXT,
+                    TEXT,
+                    TEXT,
+                ],
+            ),
+            page(
+                2,
+                &[("Running header 2", 14.0), TEXT, TEXT, ("Fees . . . . . . 3", 16.0), ("Fees", 16.0), TEXT, TEXT],
+            ),
             page(3, &[("Running header 3", 14.0), TEXT, TEXT, TEXT, ("17.00", 24.0)]),
         ];
-        let expected = [
-            (0, 1, "Master Agreement".to_owned(), 3),
-            (0, 2, "Scope".to_owned(), 27),
-            (1, 2, "Fees".to_owned(), 33),
-        ];
+        let expected =
+            [(0, 1, "Master Agreement".to_owned(), 3), (0, 2, "Scope".to_owned(), 27), (1, 2, "Fees".to_owned(), 33)];
         assert_eq!(shown(TextForm::Positioned, &pages), expected);
     }
 
@@ -208,9 +230,22 @@ mod tests {
     fn numbered_lines_in_the_size_of_the_text_follow_larger_headings() {
         let pages = [page(
             1,
-            &[("Agreement", 20.0), TEXT, TEXT, ("1 Scope", 11.5), TEXT, TEXT, ("1.1 Services", 11.5), TEXT, TEXT, ("2 Fees", 11.5), TEXT],
+            &[
+                ("Agreement", 20.0),
+                TEXT,
+                TEXT,
+                ("1 Scope", 11.5),
+                TEXT,
+                TEXT,
+                ("1.1 Services", 11.5),
+                TEXT,
+                TEXT,
+                ("2 Fees", 11.5),
+                TEXT,
+            ],
         )];
-        let found: Vec<_> = shown(TextForm::Positioned, &pages).into_iter().map(|(_, level, title, _)| (level, title)).collect();
+        let found: Vec<_> =
+            shown(TextForm::Positioned, &pages).into_iter().map(|(_, level, title, _)| (level, title)).collect();
         let expected = [(1, "Agreement"), (2, "1 Scope"), (3, "1.1 Services"), (2, "2 Fees")];
         assert_eq!(found, expected.map(|(level, title)| (level, title.to_owned())));
     }

@@ -11,10 +11,8 @@ pub(super) fn with_anchors(page: &NewPage, found: Vec<FoundLink>) -> Vec<Link> {
     if found.is_empty() {
         return Vec::new();
     }
-    let positioned: Vec<(BoundingBox, &str)> = words(&page.text)
-        .enumerate()
-        .map_while(|(at, (_, word))| Some((page.boxes.fractions(at)?, word)))
-        .collect();
+    let positioned: Vec<(BoundingBox, &str)> =
+        words(&page.text).enumerate().map_while(|(at, (_, word))| Some((page.boxes.fractions(at)?, word))).collect();
     let link = |FoundLink { area, target }: FoundLink| {
         let inside = area.fractions();
         let anchor = positioned.iter().filter(|(word, _)| contains(inside, *word)).map(|(_, word)| *word);

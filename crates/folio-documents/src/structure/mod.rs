@@ -69,20 +69,27 @@ fn structures(form: TextForm, pages: &[NewPage], mut found: Vec<Found>) -> Vec<P
     let bookmarks: Vec<(usize, Bookmark)> = found
         .iter_mut()
         .enumerate()
-        .flat_map(|(page, found)| std::mem::take(&mut found.bookmarks).into_iter().map(move |bookmark| (page, bookmark)))
+        .flat_map(|(page, found)| {
+            std::mem::take(&mut found.bookmarks).into_iter().map(move |bookmark| (page, bookmark))
+        })
         .collect();
     let mut structures: Vec<PageStructure> = pages
         .iter()
         .zip(found)
         .map(|(page, found)| {
             let mut structure = match form {
-                TextForm::Positioned => PageStructure { tables: columns::with_positions(page), ..PageStructure::default() },
+                TextForm::Positioned => {
+                    PageStructure { tables: columns::with_positions(page), ..PageStructure::default() }
+                }
                 TextForm::Office => markdown::structure(&page.text),
                 TextForm::Markdown => PageStructure { images: Vec::new(), ..markdown::structure(&page.text) },
-                TextForm::Plain => PageStructure { tables: columns::without_positions(page), ..PageStructure::default() },
-                TextForm::CommaSeparated => {
-                    PageStructure { tables: comma_separated::table(&page.text).into_iter().collect(), ..PageStructure::default() }
+                TextForm::Plain => {
+                    PageStructure { tables: columns::without_positions(page), ..PageStructure::default() }
                 }
+                TextForm::CommaSeparated => PageStructure {
+                    tables: comma_separated::table(&page.text).into_iter().collect(),
+                    ..PageStructure::default()
+                },
             };
             structure.links.extend(links::with_anchors(page, found.links));
             structure.images.extend(captions::of_images(page, found.images));
@@ -183,7 +190,10 @@ mod tests {
     #[test]
     fn rows_have_equal_lengths_within_the_bound() {
         let row = |cells: usize| vec!["c".to_owned(); cells];
-        assert_eq!(grid(vec![row(1), row(3)]), (vec![vec!["c".to_owned(), String::new(), String::new()], row(3)], false));
+        assert_eq!(
+            grid(vec![row(1), row(3)]),
+            (vec![vec!["c".to_owned(), String::new(), String::new()], row(3)], false)
+        );
         let (rows, is_cut) = grid(std::iter::repeat_n(row(1), 100).chain([row(CELLS_PER_PAGE / 2)]).collect());
         assert_eq!((rows.len(), is_cut), (2, true));
         assert_eq!(grid(vec![row(CELLS_PER_PAGE + 1)]), (Vec::new(), true));

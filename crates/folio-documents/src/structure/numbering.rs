@@ -40,7 +40,12 @@ fn parse(number: &str) -> Option<Vec<u32>> {
 /// Returns true if a line is an entry of a table of contents: a title, a gap or dots, and the number of a page.
 pub(super) fn is_entry_of_contents(line: &str) -> bool {
     let title = line.trim_end_matches(|c: char| c.is_ascii_digit());
-    title.len() < line.len() && (title.ends_with("  ") || title.ends_with('\t') || title.trim_end().ends_with(". .") || title.trim_end().ends_with("..") || title.trim_end().ends_with('…'))
+    title.len() < line.len()
+        && (title.ends_with("  ")
+            || title.ends_with('\t')
+            || title.trim_end().ends_with(". .")
+            || title.trim_end().ends_with("..")
+            || title.trim_end().ends_with('…'))
 }
 
 /// Returns true if a heading with the number `next` may follow one with the number `last`.
@@ -119,7 +124,16 @@ mod tests {
             lines.iter().map(|(line, number)| (*line, number.to_vec())).collect()
         };
         // A list, then headings, with an amount between them.
-        let lines = numbered(&[(1, &[1]), (2, &[2]), (3, &[3]), (10, &[1]), (15, &[1, 1]), (17, &[9, 9]), (20, &[1, 2]), (40, &[2])]);
+        let lines = numbered(&[
+            (1, &[1]),
+            (2, &[2]),
+            (3, &[3]),
+            (10, &[1]),
+            (15, &[1, 1]),
+            (17, &[9, 9]),
+            (20, &[1, 2]),
+            (40, &[2]),
+        ]);
         assert_eq!(sequence(&lines), [10, 15, 20, 40]);
         let list = numbered(&[(1, &[1]), (2, &[2]), (3, &[3])]);
         assert_eq!(sequence(&list), [0; 0]);

@@ -5,13 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use folio_resources::ImageFormat;
+use hayro_interpret::font::GlyphRun;
 use hayro_interpret::hayro_syntax::page::Page;
 use hayro_interpret::kurbo::{BezPath, Rect};
 use hayro_interpret::{
     BlendMode, ClipPath, Context, Device, DrawMode, DrawProps, Image, ImageData, ImageDrawProps, InterpreterCache,
     InterpreterSettings, LumaData, RasterImage, SoftMask, TransformExt as _, interpret_page,
 };
-use hayro_interpret::font::GlyphRun;
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, GrayImage, RgbImage, RgbaImage};
 

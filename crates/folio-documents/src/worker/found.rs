@@ -118,7 +118,13 @@ mod tests {
         let found = || Found {
             links: vec![FoundLink { area, target: LinkTarget::Url("\u{1}".repeat(1_000)) }; 300],
             images: vec![
-                FoundImage { number: u32::MAX, width: u32::MAX, height: u32::MAX, area: Some(area), description: "\u{1}".to_owned() };
+                FoundImage {
+                    number: u32::MAX,
+                    width: u32::MAX,
+                    height: u32::MAX,
+                    area: Some(area),
+                    description: "\u{1}".to_owned()
+                };
                 100
             ],
             bookmarks: vec![Bookmark { level: 9, title: "\u{1}".repeat(20), top: Some(0.123_456_79) }; 50],

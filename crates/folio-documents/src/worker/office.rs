@@ -9,8 +9,8 @@ use xberg::{
     ContentFilterConfig, ConversionOptions, ExtractInput, ExtractionConfig, OutputFormat, PageConfig, SecurityLimits,
 };
 
-use super::workbook::{Workbook, is_workbook};
 use super::found::Found;
+use super::workbook::{Workbook, is_workbook};
 use super::{Line, Output};
 use crate::plain;
 use crate::sniff::UNKNOWN_OFFICE;

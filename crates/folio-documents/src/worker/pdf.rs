@@ -7,8 +7,8 @@ use std::sync::Arc;
 use folio_resources::{BoundingBox, IMAGES_PER_PAGE, PageArea, WordBoxes};
 use hayro_interpret::font::{Glyph, GlyphRun};
 use hayro_interpret::hayro_cmap::{BfString, WritingMode};
-use hayro_interpret::hayro_syntax::page::Page;
 use hayro_interpret::hayro_syntax::object::Dict;
+use hayro_interpret::hayro_syntax::page::Page;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 use hayro_interpret::kurbo::{Affine, BezPath, Rect, Vec2};
 use hayro_interpret::{
@@ -67,7 +67,9 @@ pub(super) fn read(
     for page in pages.iter() {
         // A malformed page may panic the library.
         let read = catch_unwind(AssertUnwindSafe(|| read_page(&pdf, page, &cache, page_chars)));
-        let links = catch_unwind(AssertUnwindSafe(|| destinations.as_ref().map(|destinations| destinations.links(page, size(page)))));
+        let links = catch_unwind(AssertUnwindSafe(|| {
+            destinations.as_ref().map(|destinations| destinations.links(page, size(page)))
+        }));
         let mut line = read.ok().flatten().unwrap_or_else(Line::unreadable_page);
         if let Line::Page { found, .. } = &mut line {
             found.links = links.ok().flatten().unwrap_or_default();
@@ -157,8 +159,7 @@ impl PageImages {
             (corner.x, corner.y)
         });
         let area = BoundingBox::around(corners);
-        let is_visible =
-            area.left < page.x1 && area.right > page.x0 && area.top < page.y1 && area.bottom > page.y0;
+        let is_visible = area.left < page.x1 && area.right > page.x0 && area.top < page.y1 && area.bottom > page.y0;
         if is_visible && width.min(height) >= PIXELS_MIN && self.found.len() < IMAGES_PER_PAGE {
             let area = Some(PageArea::new(area, page.width(), page.height()));
             self.found.push(FoundImage { number: self.drawn, width, height, area, description: String::new() });

@@ -65,7 +65,8 @@ impl<'a> Destinations<'a> {
 
     /// Returns the destination of an outline item or of a link.
     fn of_item(&self, item: &Dict<'a>) -> Option<Destination> {
-        let action = || item.get::<Dict<'_>>("A").filter(|action| is_named(action, "S", b"GoTo"))?.get::<Object<'_>>("D");
+        let action =
+            || item.get::<Dict<'_>>("A").filter(|action| is_named(action, "S", b"GoTo"))?.get::<Object<'_>>("D");
         self.resolve(item.get::<Object<'_>>("Dest").or_else(action)?)
     }
 
@@ -116,7 +117,8 @@ impl<'a> Destinations<'a> {
             next.extend(item.get::<Dict<'_>>("Next").map(|item| (item, level)));
             next.extend(item.get::<Dict<'_>>("First").map(|item| (item, level.saturating_add(1))));
             let Some(title) = item.get::<PdfString<'_>>("Title") else { continue };
-            let title: String = decoded(title.as_bytes()).chars().filter(|c| !c.is_control()).take(TITLE_CHARS).collect();
+            let title: String =
+                decoded(title.as_bytes()).chars().filter(|c| !c.is_control()).take(TITLE_CHARS).collect();
             if let Some((page, top)) = self.of_item(&item).filter(|_| !title.trim().is_empty()) {
                 found.entry(page).or_default().push(Bookmark { level, title, top });
             }
@@ -137,7 +139,8 @@ fn is_named(dict: &Dict<'_>, key: &str, name: &[u8]) -> bool {
 fn names<'a>(catalog: &Dict<'a>) -> HashMap<Vec<u8>, Object<'a>> {
     let mut found = HashMap::new();
     if let Some(old) = catalog.get::<Dict<'_>>("Dests") {
-        let entries = old.keys().take(NAMES_MAX).filter_map(|name| Some((name.to_vec(), old.get::<Object<'_>>(&*name)?)));
+        let entries =
+            old.keys().take(NAMES_MAX).filter_map(|name| Some((name.to_vec(), old.get::<Object<'_>>(&*name)?)));
         found.extend(entries);
     }
     let root = catalog.get::<Dict<'_>>("Names").and_then(|names| names.get::<Dict<'_>>("Dests"));

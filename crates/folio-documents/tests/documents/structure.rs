@@ -83,7 +83,9 @@ async fn a_pdf_without_bookmarks_has_headings_by_their_size() {
     let mut page = Page::new();
     page.text(72.0, 760.0, 24.0, Font::Regular, "Master Agreement");
     let mut y = 720.0;
-    for (size, text) in [(16.0, "Scope"), (10.0, "The parties agree on the terms below."), (10.0, "They are fair."), (16.0, "Fees")] {
+    for (size, text) in
+        [(16.0, "Scope"), (10.0, "The parties agree on the terms below."), (10.0, "They are fair."), (16.0, "Fees")]
+    {
         page.text(72.0, y, size, Font::Bold, text);
         y -= 30.0;
     }
@@ -148,7 +150,8 @@ async fn an_embedded_image_is_copied_on_demand() {
     let corners = [(0, 0), (31, 0), (0, 31)].map(|(x, y)| image.get_pixel(x, y).0);
     assert_eq!(corners, [[255, 0, 0], [255, 255, 255], [0, 0, 255]]);
     for (page, number) in [(1, 2), (2, 1), (3, 1), (0, 1)] {
-        let missing = renderer.render(&stored.org, &stored.id, &Rendition::Embedded { page, number }).await.unwrap_err();
+        let missing =
+            renderer.render(&stored.org, &stored.id, &Rendition::Embedded { page, number }).await.unwrap_err();
         assert_eq!((missing.reason, missing.violations[0].field.as_str()), (Reason::InvalidField, "image_id"));
     }
     for (name, content, reason) in [

@@ -26,10 +26,17 @@ pub(super) fn tool() -> Tool {
          \"--- page 3 ---\" before each page if there are several), tokens (about), truncated and rest_id (only if the text was cut: call \
          section_reader with rest_id as section_id for the rest).",
         vec![
-            required("section_id", text("Id from pdf_outline, or the rest_id of an earlier result, such as doc_….….s2.")),
+            required(
+                "section_id",
+                text("Id from pdf_outline, or the rest_id of an earlier result, such as doc_….….s2."),
+            ),
             optional(
                 "max_tokens",
-                number(&format!("Maximum length of the text in tokens. Default: {SECTION_TOKENS_DEFAULT}."), 1, TOKENS_MAX),
+                number(
+                    &format!("Maximum length of the text in tokens. Default: {SECTION_TOKENS_DEFAULT}."),
+                    1,
+                    TOKENS_MAX,
+                ),
             ),
         ],
     )

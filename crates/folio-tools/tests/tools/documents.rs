@@ -1,8 +1,6 @@
 //! Tests of the document tools.
 
-use folio_resources::{
-    Document, EmbeddedImage, Heading, Link, LinkTarget, PageStructure, Table, TextState,
-};
+use folio_resources::{Document, EmbeddedImage, Heading, Link, LinkTarget, PageStructure, Table, TextState};
 use folio_storage::{IngestUpdate, NewPage};
 use folio_types::Timestamp;
 use serde_json::json;
@@ -21,7 +19,11 @@ async fn with_structure(test: &mut Fixture) {
     let rows = vec![vec!["Item".to_owned(), "Price".to_owned()]];
     let first = PageStructure {
         headings: vec![heading(1, "Scope", 2)],
-        links: vec![Link { anchor: "terms".to_owned(), target: LinkTarget::Url("https://example.com".to_owned()), area: None }],
+        links: vec![Link {
+            anchor: "terms".to_owned(),
+            target: LinkTarget::Url("https://example.com".to_owned()),
+            area: None,
+        }],
         images: vec![EmbeddedImage { number: 2, width: 9, height: 9, caption: "Fig. 1".to_owned(), area: None }],
         ..PageStructure::default()
     };
@@ -48,9 +50,14 @@ async fn an_outline_has_the_sections_and_the_elements_of_a_document() {
     with_structure(&mut test).await;
     let outline = test.ok("pdf_outline", json!({})).await;
     let sections: Vec<_> = outline["sections"].as_array().unwrap().iter().collect();
-    let shown: Vec<_> =
-        sections.iter().map(|found| json!([found["level"], found["title"], found["first_page"], found["last_page"]])).collect();
-    assert_eq!(shown, [json!([0, "", 1, 1]), json!([1, "Scope", 1, 2]), json!([2, "Services", 2, 2]), json!([1, "Fees", 2, 2])]);
+    let shown: Vec<_> = sections
+        .iter()
+        .map(|found| json!([found["level"], found["title"], found["first_page"], found["last_page"]]))
+        .collect();
+    assert_eq!(
+        shown,
+        [json!([0, "", 1, 1]), json!([1, "Scope", 1, 2]), json!([2, "Services", 2, 2]), json!([1, "Fees", 2, 2])]
+    );
     assert_eq!(outline["tables"], json!([{ "page": 2, "rows": 1, "columns": 2 }]));
     let links = json!([
         { "page": 1, "anchor": "terms", "url": "https://example.com" },

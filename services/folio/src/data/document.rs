@@ -12,7 +12,8 @@ use super::export::Destination;
 use super::organization::Switch;
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, document_structure, present, tag, time,
+    DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, document_structure, present, tag,
+    time,
 };
 use crate::client::{Client, answer, explain};
 use crate::documents::{self, NewFile};

@@ -189,7 +189,10 @@ mod tests {
         let link = |target| link_row(&v1::DocumentLink { target, ..v1::DocumentLink::default() });
         let page = v1::document_link::Target::TargetPage(3);
         assert_eq!(link(Some(page))["target"], "page 3");
-        assert_eq!(link(Some(v1::document_link::Target::Url("https://example.com".to_owned())))["target"], "https://example.com");
+        assert_eq!(
+            link(Some(v1::document_link::Target::Url("https://example.com".to_owned())))["target"],
+            "https://example.com"
+        );
         assert_eq!(link(None)["target"], "");
     }
 }

@@ -19,8 +19,8 @@ use v1::document_service_server::DocumentService;
 use v1::download_document_response::Part;
 use v1::watch_document_response::Change;
 
-use super::handler::{change, delete, get, read};
 use super::document_structure::{image, link, section, section_id, table};
+use super::handler::{change, delete, get, read};
 use super::{Api, ResponseStream, RpcResult, bounded_stream, caller, grid, list_request, total_size};
 
 #[tonic::async_trait]
