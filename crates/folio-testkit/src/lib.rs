@@ -5,6 +5,7 @@ pub mod invoice;
 pub mod office;
 pub mod pdf;
 pub mod pdf_words;
+pub mod structured_pdf;
 pub mod proxy;
 pub mod scan;
 pub mod unknown_fields;

@@ -4,50 +4,11 @@ use folio_documents::{PageRenderer, Reading};
 use folio_resources::{Heading, LinkTarget, PageStructure, Rendition};
 use folio_storage::NewPage;
 use folio_testkit::pdf::Font;
+use folio_testkit::structured_pdf::structured_pdf;
 use folio_types::{BlobKey, Reason};
 
 use super::protected::protected;
 use super::*;
-
-/// A square of 2 times 2 pixels, of which each is drawn 16 times: red and white above blue and white.
-fn picture() -> Vec<u8> {
-    let (red, blue, white) = ([255, 0, 0], [0, 0, 255], [255, 255, 255]);
-    let row = |left: [u8; 3], right: [u8; 3]| [[left; 16].concat(), [right; 16].concat()].concat();
-    [row(red, white).repeat(16), row(blue, white).repeat(16)].concat()
-}
-
-/// Returns a PDF of two pages with bookmarks, links and an image. `first`: the objects of the catalog's outline.
-fn with_structure() -> Vec<u8> {
-    let page = |contents: u32, rest: &str| {
-        format!(
-            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents {contents} 0 R \
-             /Resources << /Font << /F1 7 0 R >> /XObject << /Im 8 0 R >> >> {rest} >>"
-        )
-        .into_bytes()
-    };
-    let links = "/Annots [ << /Type /Annot /Subtype /Link /Rect [60 690 200 725] /A << /S /URI /URI (https://example.com/a) >> >> \
-                 << /Subtype /Link /Rect [60 640 200 670] /Dest (fees) >> << /Subtype /Text /Rect [0 0 9 9] >> \
-                 << /Subtype /Link /Rect [0 0 9 9] /A << /S /GoToR /F (other.pdf) >> >> ]";
-    let first = b"BT /F1 20 Tf 60 700 Td (Scope) Tj 0 -50 Td (see fees) Tj ET q 200 0 0 100 60 400 cm /Im Do Q \
-                  BT /F1 10 Tf 60 385 Td (Figure 1: Colours) Tj ET";
-    let second = b"BT /F1 10 Tf 60 700 Td (Text of the scope) Tj 0 -200 Td (Fees) Tj 0 -20 Td (are low) Tj ET";
-    objects_to_file(&[
-        b"<< /Type /Catalog /Pages 2 0 R /Outlines 9 0 R /Names << /Dests << /Names [(fees) [4 0 R /XYZ 60 510 0]] >> >> >>"
-            .to_vec(),
-        b"<< /Type /Pages /Kids [3 0 R 4 0 R] /Count 2 >>".to_vec(),
-        page(5, links),
-        page(6, ""),
-        stream("", first),
-        stream("", second),
-        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>".to_vec(),
-        stream("/Type /XObject /Subtype /Image /Width 32 /Height 32 /ColorSpace /DeviceRGB /BitsPerComponent 8", &picture()),
-        b"<< /Type /Outlines /First 10 0 R /Last 12 0 R /Count 3 >>".to_vec(),
-        b"<< /Title (Scope) /Parent 9 0 R /Next 12 0 R /First 11 0 R /Dest [3 0 R /Fit] >>".to_vec(),
-        // The next bookmark of this one is the first: a cycle.
-        b"<< /Title (A figure) /Parent 10 0 R /Next 10 0 R /A << /S /GoTo /D [3 0 R /XYZ 60 500 0] >> >>".to_vec(),
-        b"<< /Title <FEFF00460065006500730020> /Parent 9 0 R /Dest (fees) >>".to_vec(),
-    ])
-}
 
 fn structures(reading: &Reading) -> Vec<PageStructure> {
     assert_eq!(reading.state, TextState::Ready, "{reading:?}");
@@ -60,7 +21,7 @@ fn heading(level: u8, title: &str, word: u32) -> Heading {
 
 #[tokio::test]
 async fn a_pdf_has_its_bookmarks_links_and_images() {
-    let pages = structures(&read("a.pdf", &with_structure()).await);
+    let pages = structures(&read("a.pdf", &structured_pdf()).await);
     assert_eq!(pages[0].headings, [heading(1, "Scope", 0), heading(2, "A figure", 3)]);
     assert_eq!(pages[1].headings, [heading(1, "Fees", 4)]);
     let links: Vec<_> = pages[0].links.iter().map(|link| (link.anchor.as_str(), link.target.clone())).collect();
@@ -141,7 +102,7 @@ async fn an_embedded_image_is_copied_on_demand() {
     let options = options();
     let renderer = PageRenderer::new(fixture.stores(), fixture.environment.clone(), options.clone());
     let uploader = fixture.uploader_within(None, &options);
-    let stored = fixture.upload(&uploader, "a.pdf", "a.pdf", &with_structure()).await.unwrap().document;
+    let stored = fixture.upload(&uploader, "a.pdf", "a.pdf", &structured_pdf()).await.unwrap().document;
     let rendition = Rendition::Embedded { page: 1, number: 1 };
     renderer.render(&stored.org, &stored.id, &rendition).await.unwrap();
     let key = BlobKey { blob: rendition.blob(&stored), ..stored.blob_key() };
@@ -166,6 +127,6 @@ async fn an_embedded_image_is_copied_on_demand() {
 
 #[tokio::test]
 async fn a_text_that_is_read_again_has_the_same_structure() {
-    let pages: Vec<NewPage> = read("a.pdf", &with_structure()).await.pages;
-    assert_eq!(read("a.pdf", &with_structure()).await.pages, pages);
+    let pages: Vec<NewPage> = read("a.pdf", &structured_pdf()).await.pages;
+    assert_eq!(read("a.pdf", &structured_pdf()).await.pages, pages);
 }
