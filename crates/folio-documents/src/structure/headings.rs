@@ -19,8 +19,8 @@ const CHARS_MAX: usize = 150;
 const WORDS_MAX: usize = 25;
 /// Number of levels that sizes distinguish.
 const SIZES_MAX: usize = 6;
-/// Maximum part of the lines that may be headings by their size. Otherwise the sizes do not mark headings.
-const SHARE_MAX: usize = 3;
+/// Minimum number of lines of a text for each heading that is found by its size. Otherwise the sizes do not mark headings.
+const SHARE_MAX: usize = 2;
 /// Number of pages with the same line from which the line may be a running header.
 const REPEATED: usize = 3;
 
