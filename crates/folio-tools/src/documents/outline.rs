@@ -64,8 +64,8 @@ impl ReadCall for GetOutline {
         }
         let mut end = from.saturating_add(PAGES_MAX).min(document.pages.saturating_add(1));
         let (mut sections, mut bytes) = (Vec::new(), 0);
-        let in_range = |section: &&Section| section.start.page >= from && section.start.page < end;
-        for section in outline.sections().iter().filter(in_range) {
+        let pages = from..end;
+        for section in outline.sections().iter().filter(|section| pages.contains(&section.start.page)) {
             let row = row(&text, section, document.pages);
             let value = json!(row);
             bytes += value.to_string().len();
