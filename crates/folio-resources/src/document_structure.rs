@@ -14,10 +14,10 @@ use crate::word_boxes::{fraction, fraction_of};
 // proto: DocumentService.GetDocumentStructure "at most {} headings"
 pub const HEADINGS_MAX: usize = 2_000;
 /// Maximum level of a heading. A deeper heading gets it.
-// proto: Section.level "1 to {}."
+// proto: DocumentSection.level "1 to {}."
 pub const HEADING_LEVEL_MAX: u8 = 9;
 /// Maximum length of the title of a heading, the text of a link and the caption of an image, in characters.
-// proto: Section.title "{} characters"
+// proto: DocumentSection.title "{} characters"
 // proto: DocumentLink.anchor_text "{} characters"
 // proto: DocumentImage.caption "{} characters"
 pub const ELEMENT_TEXT_CHARS: usize = NAME_CHARS;

@@ -78,7 +78,7 @@ pub(super) async fn outline(client: &Client, what: &str) -> Result<View> {
     Ok(View::list(["title", "first_page", "last_page", "section_id"], rows))
 }
 
-fn section_row(section: &v1::Section) -> Value {
+fn section_row(section: &v1::DocumentSection) -> Value {
     let indent = usize::try_from(section.level.saturating_sub(1)).unwrap_or_default();
     json!({
         "section_id": section.section_id, "parent_section_id": section.parent_section_id, "level": section.level,
@@ -178,7 +178,11 @@ mod tests {
 
     #[test]
     fn sections_are_indented_by_their_levels() {
-        let section = |level, title: &str| v1::Section { level, title: title.to_owned(), ..v1::Section::default() };
+        let section = |level, title: &str| v1::DocumentSection {
+            level,
+            title: title.to_owned(),
+            ..v1::DocumentSection::default()
+        };
         let rows = [section(0, ""), section(1, "Scope"), section(2, "Services")].iter().map(section_row).collect();
         let table = View::list(["title"], rows).render(Format::Table);
         assert!(table.contains("\nScope") && table.contains("\n  Services"), "{table}");

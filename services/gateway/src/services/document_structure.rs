@@ -5,9 +5,9 @@ use folio_proto::v1;
 use folio_resources::{EmbeddedImage, ImageId, Link, LinkTarget, PageArea, Section, SectionId, Table, TextId};
 
 /// `pages`: the number of pages of the document.
-pub(super) fn section(text: &TextId, section: &Section, pages: u32) -> v1::Section {
+pub(super) fn section(text: &TextId, section: &Section, pages: u32) -> v1::DocumentSection {
     let id = |number| SectionId { text: text.clone(), number, rest: None };
-    v1::Section {
+    v1::DocumentSection {
         section_id: id(section.number).to_string(),
         parent_section_id: section_id(section.parent.map(id)),
         level: section.level.into(),
