@@ -66,6 +66,7 @@ async fn every_call_carries_its_principal_and_its_trace() {
         ("fork_thread", thread.to_string()),
         ("render", format!("{document} {:?}", renditions[0])),
         ("render", format!("{document} {:?}", renditions[1])),
+        ("render", format!("{document} {:?}", renditions[2])),
         ("is_thread_active", format!("{} {thread}", who.org)),
         ("status", String::new()),
     ];
