@@ -83,7 +83,7 @@ pub struct Table {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub area: Option<PageArea>,
     /// True if rows were dropped.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
 }
 
@@ -189,11 +189,6 @@ fn cut(text: &mut String) {
     if let Some((end, _)) = text.char_indices().nth(ELEMENT_TEXT_CHARS) {
         text.truncate(end);
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 #[cfg(test)]

@@ -20,12 +20,12 @@ const OVERLAP: f64 = 0.004;
 
 /// Returns the tables of a page whose words have positions.
 pub(super) fn with_positions(page: &NewPage) -> Vec<Table> {
-    tables(page, |rows| Columns::of(page, rows), ROWS_MIN)
+    tables(page, |row| Columns::of(page, row), ROWS_MIN)
 }
 
 /// Returns the tables of a page without positions: lines with the same number of parts.
 pub(super) fn without_positions(page: &NewPage) -> Vec<Table> {
-    tables(page, Columns::by_order, ROWS_MIN_WITHOUT_POSITIONS)
+    tables(page, |row| Some(Columns::by_order(row)), ROWS_MIN_WITHOUT_POSITIONS)
 }
 
 type Row<'t> = Vec<Cell<'t>>;
@@ -64,9 +64,8 @@ impl<'t> Columns<'t> {
         Some(Self { spans, rows: vec![row.clone()] })
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "the type is that of the other start of a table")]
-    fn by_order(row: &Row<'t>) -> Option<Self> {
-        Some(Self { spans: Vec::new(), rows: vec![row.clone()] })
+    fn by_order(row: &Row<'t>) -> Self {
+        Self { spans: Vec::new(), rows: vec![row.clone()] }
     }
 
     /// Adds a row. False: the row does not fit into the columns.
