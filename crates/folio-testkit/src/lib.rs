@@ -5,9 +5,9 @@ pub mod invoice;
 pub mod office;
 pub mod pdf;
 pub mod pdf_words;
-pub mod structured_pdf;
 pub mod proxy;
 pub mod scan;
+pub mod structured_pdf;
 pub mod unknown_fields;
 
 use std::future::Future;
