@@ -38,7 +38,7 @@ enum Evaluated {
 }
 
 /// Tables with their partition keys and the number that must not grow.
-const TABLES: [(&str, &str, Evaluated); 13] = [
+const TABLES: [(&str, &str, Evaluated); 14] = [
     ("aggregates", "org, id", Evaluated::LargestPartition),
     ("content_sizes", "org, shard", Evaluated::Rows),
     ("credit_blocks", "org, block", Evaluated::LargestPartition),
@@ -50,6 +50,7 @@ const TABLES: [(&str, &str, Evaluated); 13] = [
     ("org_rows", "org, part", Evaluated::Rows),
     ("text_pages", "org, id, generation", Evaluated::Rows),
     ("text_boxes", "org, id, generation", Evaluated::Rows),
+    ("text_structure", "org, id, generation", Evaluated::Rows),
     ("threads", "org, id", Evaluated::LargestPartition),
     ("usage_records", "org, bucket", Evaluated::LargestPartition),
 ];

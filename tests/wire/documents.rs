@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use folio_proto::v1;
 use folio_testkit::invoice::sample_invoice;
+use folio_testkit::structured_pdf::structured_pdf;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -80,6 +81,31 @@ async fn the_words_of_a_page_have_boxes() {
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
         assert!(refused.message().contains("has the pages 1 to 1"), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn an_embedded_image_is_listed_and_streamed() {
+    let sandbox = Setup::new(SCRIPT).start().await;
+    let client = sandbox.client().await;
+    let document_id = client.try_upload("a.pdf", &structured_pdf()).await.expect("an upload").document_id;
+    until(&client, &document_id, DocumentState::Ready, crate::LIMIT).await;
+    let request = v1::ListImagesRequest { document_id, ..Default::default() };
+    let images = within("images", client.documents.clone().list_images(request)).await.expect("images").into_inner();
+    let [image] = images.images.as_slice() else { panic!("{images:?}") };
+    assert_eq!((image.page, image.width, image.caption.as_str()), (1, 32, "Figure 1: Colours"));
+    for _ in ["copied", "stored"] {
+        let request = v1::GetDocumentImageRequest { image_id: image.image_id.clone() };
+        let parts = within("an image", client.documents.clone().get_document_image(request)).await.expect("an image");
+        let mut parts = parts.into_inner();
+        let mut bytes = Vec::new();
+        while let Some(part) = within("a part", parts.message()).await.expect("a part") {
+            bytes.extend(part.chunk);
+        }
+        assert!(bytes.starts_with(b"\x89PNG"), "{} bytes", bytes.len());
+    }
+    let request = v1::GetDocumentImageRequest { image_id: format!("{}9", image.image_id) };
+    let refused = within("an image", client.documents.clone().get_document_image(request)).await;
+    assert_eq!(refused.err().map(|status| status.code()), Some(tonic::Code::InvalidArgument));
 }
 
 #[tokio::test]

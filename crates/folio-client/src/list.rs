@@ -44,9 +44,11 @@ lists! {
     list_documents: documents, ListDocumentsRequest, documents: Document;
     list_extractions: extractions, ListExtractionsRequest, extractions: Extraction;
     list_field_history: extractions, ListFieldHistoryRequest, changes: FieldChange;
+    list_images: documents, ListImagesRequest, images: DocumentImage;
     list_inbox_items: inbox, ListInboxItemsRequest, items: InboxItem;
     list_job_items: jobs, ListJobItemsRequest, items: JobItem;
     list_jobs: jobs, ListJobsRequest, jobs: Job;
+    list_links: documents, ListLinksRequest, links: DocumentLink;
     list_mcp_servers: mcp_servers, ListMcpServersRequest, mcp_servers: McpServer;
     list_members: organizations, ListMembersRequest, members: Member;
     list_models: models, ListModelsRequest, models: Model;

@@ -301,9 +301,10 @@ impl NodeRpc for NodeService {
     async fn render_page(&self, request: Request<cluster::RenderPageRequest>) -> Reply<cluster::RenderPageResponse> {
         self.answer(request, async |principal, request| {
             let document: DocumentId = fields::id("document_id", &request.document_id)?;
-            let rendition = match request.pdf {
-                true => Rendition::Pdf,
-                false => {
+            let rendition = match (request.pdf, request.embedded_image) {
+                (true, _) => Rendition::Pdf,
+                (false, number @ 1..) => Rendition::Embedded { page: request.page, number },
+                (false, 0) => {
                     let format = image_format("format", request.format)?;
                     Rendition::Page(PageImage::new(request.page, request.dpi, format)?)
                 }

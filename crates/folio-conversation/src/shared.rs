@@ -9,6 +9,7 @@ use folio_history::event::EventKind;
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_tools::ToolResources;
+use folio_tools::sections::OutlineCache;
 use folio_types::op::OpKey;
 use folio_types::{Error, OrgId, Reason, Result, ThreadId};
 use futures::FutureExt as _;
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     draining: AtomicBool,
     pub(crate) excerpts: Excerpts,
+    pub(crate) outlines: OutlineCache,
     /// Rows of ended turns that are removed from the open-turn index in one batch.
     pub(crate) removals: Removals,
     pub(crate) waiting: WaitingThreads,
@@ -140,6 +142,7 @@ impl Shared {
             counters: Counters::default(),
             draining: AtomicBool::new(false),
             excerpts: Excerpts::default(),
+            outlines: OutlineCache::default(),
             removals: Removals::default(),
             waiting: WaitingThreads::default(),
             idled: Notify::new(),
@@ -150,8 +153,8 @@ impl Shared {
         let dependencies = self.dependencies.clone();
         let Dependencies { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, .. } =
             dependencies;
-        let tasks = self.tracker.clone();
-        ToolResources { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, tasks }
+        let (tasks, outlines) = (self.tracker.clone(), self.outlines.clone());
+        ToolResources { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, outlines, tasks }
     }
 
     /// Deletes a thread and then the credit budgets of its turns, also those that pay for open jobs. If the second step fails, or

@@ -28,6 +28,7 @@ mod plain;
 mod reader;
 mod recognized;
 pub mod sniff;
+mod structure;
 mod tiff;
 mod upload;
 mod usage_cache;

@@ -117,6 +117,15 @@ impl PageRenderer {
         let media_type = document.media_type.as_str();
         match rendition {
             Rendition::Page(image) => self.job(media_type, image).map(Method::Child),
+            Rendition::Embedded { page, number } => match route(media_type) {
+                Route::Pdf => Ok(Method::Child(Job::EmbeddedImage { page: *page, number: *number })),
+                _ => {
+                    let message = format!(
+                        "Folio returns the images that are embedded in PDF files, and not those in {media_type}"
+                    );
+                    Err(Error::precondition(Reason::UnsupportedType, message))
+                }
+            },
             Rendition::Pdf if is_image(media_type) => {
                 Ok(Method::Child(Job::PdfOfImage { max_pages: self.options.max_pages }))
             }
@@ -168,6 +177,9 @@ impl PageRenderer {
         let options = &self.options;
         let (field, seconds, file_bytes, timeout) = match rendition {
             Rendition::Page(_) => ("page", options.page_image_seconds, IMAGE_BYTES, options.page_image_timeout()),
+            Rendition::Embedded { .. } => {
+                ("image_id", options.page_image_seconds, IMAGE_BYTES, options.page_image_timeout())
+            }
             Rendition::Pdf => ("document_id", options.pdf_seconds, PDF_BYTES, options.pdf_timeout()),
         };
         let task = Task { cpu_seconds: seconds, file_bytes, ..reader::task(options, job) };
@@ -295,10 +307,12 @@ enum Method {
 }
 
 fn cannot_render(field: &str, reason: impl std::fmt::Display) -> Error {
-    Error::invalid_field(
-        field,
-        format!("the {} cannot be rendered: {reason}", if field == "page" { field } else { "file" }),
-    )
+    let what = match field {
+        "page" => "page",
+        "image_id" => "image",
+        _ => "file",
+    };
+    Error::invalid_field(field, format!("the {what} cannot be rendered: {reason}"))
 }
 
 /// Finds the program of LibreOffice. The script `soffice` starts it as a further process, which the confinement refuses. None: it is

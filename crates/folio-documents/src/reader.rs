@@ -16,7 +16,9 @@ use crate::normal::{Bounded, bound, normalize};
 use crate::ocr::{Installed, Ocr, OcrBudget};
 use crate::options::{Isolation, Options};
 use crate::sniff::{Route, route};
+use crate::structure::{self, TextForm};
 use crate::tiff;
+use crate::worker::found::{self, Found};
 use crate::worker::{Job, Line, Task};
 
 /// The field of an upload with the password of a protected PDF.
@@ -53,6 +55,8 @@ struct ReadPage {
     gap: Option<TextGap>,
     /// The position of the first cell of the table of a sheet. None: the page is no sheet, or the position is unknown.
     first_cell: Option<CellPosition>,
+    /// The findings of the child process.
+    found: Found,
 }
 
 impl ReadPage {
@@ -62,11 +66,23 @@ impl ReadPage {
     }
 
     fn unreadable() -> Self {
-        Self { text: None, boxes: WordBoxes::default(), gap: Some(TextGap::Missing), first_cell: None }
+        Self {
+            text: None,
+            boxes: WordBoxes::default(),
+            gap: Some(TextGap::Missing),
+            first_cell: None,
+            found: Found::default(),
+        }
     }
 
     fn recognized((text, boxes): (String, WordBoxes)) -> Self {
-        Self { text: Some(text), boxes, gap: None, first_cell: None }
+        Self { text: Some(text), boxes, gap: None, first_cell: None, found: Found::default() }
+    }
+
+    /// Replaces the text of the page, and keeps the findings on it.
+    fn replace(&mut self, by: Self) {
+        let found = std::mem::take(&mut self.found);
+        *self = Self { found, ..by };
     }
 
     fn is_unreadable(&self) -> bool {
@@ -145,7 +161,7 @@ impl TextReader {
             Route::Tiff => reader.tiff().await,
             Route::None => Err(ReadError::NoText(format!("Folio does not read the text of {media_type} files"))),
         };
-        reading(self.result(pages).await)
+        reading(self.result(TextForm::of(media_type), pages).await)
     }
 
     /// Reads a protected PDF with its password.
@@ -155,7 +171,7 @@ impl TextReader {
     /// started, or the disk fails.
     pub(crate) async fn read_protected(&self, file: &Path, folder: &Path, password: &Secret) -> Result<Reading> {
         let pages = self.file_reader(file, folder, Some(password)).protected_pdf().await;
-        match self.result(pages).await {
+        match self.result(TextForm::Positioned, pages).await {
             Err(ReadError::Locked(reason)) => Err(Error::invalid_field(PASSWORD_FIELD, reason)),
             result => reading(result),
         }
@@ -166,18 +182,18 @@ impl TextReader {
         FileReader { options: &self.options, ocr_slots: &self.ocr_slots, file, folder, password, children }
     }
 
-    async fn result(&self, pages: Result<Pages, ReadError>) -> Result<Vec<NewPage>, ReadError> {
-        self.finish(pages?).await
+    async fn result(&self, form: TextForm, pages: Result<Pages, ReadError>) -> Result<Vec<NewPage>, ReadError> {
+        self.finish(form, pages?).await
     }
 
     pub(crate) fn installed(&self) -> Installed {
         Installed::find(&self.options)
     }
 
-    /// Checks, normalizes and bounds the pages, on a thread for blocking work.
-    async fn finish(&self, pages: Pages) -> Result<Vec<NewPage>, ReadError> {
+    /// Checks, normalizes and bounds the pages, and derives their structure, on a thread for blocking work.
+    async fn finish(&self, form: TextForm, pages: Pages) -> Result<Vec<NewPage>, ReadError> {
         let options = Arc::clone(&self.options);
-        blocking(move || finish_pages(&options, pages)).await
+        blocking(move || finish_pages(&options, form, pages)).await
     }
 }
 
@@ -202,7 +218,7 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(std::io::Error::other)?
 }
 
-fn finish_pages(options: &Options, pages: Pages) -> Result<Vec<NewPage>, ReadError> {
+fn finish_pages(options: &Options, form: TextForm, pages: Pages) -> Result<Vec<NewPage>, ReadError> {
     if pages.len() > options.max_pages as usize {
         let (count, max) = (pages.len(), options.max_pages);
         return Err(ReadError::Failed(format!("the file has {count} pages; at most {max} are accepted")));
@@ -215,8 +231,10 @@ fn finish_pages(options: &Options, pages: Pages) -> Result<Vec<NewPage>, ReadErr
     }
     let normal = |text: Option<String>| text.map_or_else(|| UNREADABLE_PAGE.to_owned(), |text| normalize(&text));
     let (mut texts, mut others) = (Vec::with_capacity(pages.len()), Vec::with_capacity(pages.len()));
+    let mut found = Vec::with_capacity(pages.len());
     for mut page in pages {
         texts.push(normal(page.text.take()));
+        found.push(std::mem::take(&mut page.found));
         others.push(page);
     }
     let bounded = bound(texts, options.page_chars, options.document_chars);
@@ -224,9 +242,11 @@ fn finish_pages(options: &Options, pages: Pages) -> Result<Vec<NewPage>, ReadErr
         let ReadPage { mut boxes, gap, first_cell, .. } = read;
         // A word without a box would shift the boxes of all others.
         boxes.truncate(if boxes.len() < bounded.words { 0 } else { bounded.words });
-        NewPage { number, text: bounded.text, boxes, gap: gap.max(bounded.gap), first_cell }
+        NewPage { boxes, gap: gap.max(bounded.gap), first_cell, ..NewPage::of_text(number, bounded.text) }
     };
-    Ok((1..).zip(bounded.into_iter().zip(others)).map(page).collect())
+    let mut pages: Vec<NewPage> = (1..).zip(bounded.into_iter().zip(others)).map(page).collect();
+    structure::derive(form, &mut pages, found);
+    Ok(pages)
 }
 
 fn is_blank(page: &str) -> bool {
@@ -286,16 +306,16 @@ impl FileReader<'_> {
                 continue;
             }
             if let Err(mark) = budget.take("pages without a text layer") {
-                *page = ReadPage::missing(mark);
+                page.replace(ReadPage::missing(mark));
                 continue;
             }
             match ocr.pdf_page(self.file, self.folder, number).await {
                 Ok((text, _)) if is_blank(&text) => {}
-                Ok(recognized) => *page = ReadPage::recognized(recognized),
+                Ok(recognized) => page.replace(ReadPage::recognized(recognized)),
                 Err(error @ (ChildError::Start(_) | ChildError::Killed)) => return Err(error.into()),
                 Err(error) => {
                     tracing::info!(%error, page = number, "OCR of a page failed");
-                    *page = ReadPage::unreadable();
+                    page.replace(ReadPage::unreadable());
                 }
             }
         }
@@ -311,7 +331,7 @@ impl FileReader<'_> {
             return Err(ReadError::NoText(reason.to_owned()));
         }
         for page in pages.iter_mut().filter(|page| page.text.as_deref().is_some_and(is_blank)) {
-            *page = ReadPage::missing(PROTECTED_IMAGE.to_owned());
+            page.replace(ReadPage::missing(PROTECTED_IMAGE.to_owned()));
         }
         Ok(pages)
     }
@@ -356,7 +376,7 @@ impl FileReader<'_> {
         // A character takes at most six bytes of JSON, the box of a word (and the blank after it) eleven; a page adds a few.
         let pages = u64::from(self.options.max_pages);
         let chars = (self.options.document_chars as u64).saturating_add(self.options.page_chars as u64);
-        let max_output = (6 + 6) * chars + 160 * pages;
+        let max_output = (6 + 6) * chars + 192 * pages + found::OUTPUT_BYTES;
         let files = Files { input: Some(self.file), password: self.password, ..Files::default() };
         let output = self.children.run(&task, files, self.options.child_timeout(), max_output).await?;
         blocking(move || parse_output(&output)).await
@@ -379,8 +399,13 @@ fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
     for line in output.split(|byte| *byte == b'\n') {
         match serde_json::from_slice::<Line>(line).map_err(|_| truncated())? {
             Line::Page { text: None, .. } => pages.push(ReadPage::unreadable()),
-            Line::Page { text, boxes, is_cut, first_cell } => {
-                pages.push(ReadPage { text, boxes, gap: is_cut.then_some(TextGap::Cut), first_cell });
+            Line::Page { text, boxes, is_cut, first_cell, found } => {
+                pages.push(ReadPage { text, boxes, gap: is_cut.then_some(TextGap::Cut), first_cell, found });
+            }
+            Line::Bookmarks { page, bookmarks } => {
+                if let Some(page) = pages.get_mut(page as usize) {
+                    page.found.bookmarks = bookmarks;
+                }
             }
             Line::Refused { reason } => return Err(ReadError::Failed(reason)),
             Line::Locked { reason } => return Err(ReadError::Locked(reason)),
@@ -404,6 +429,7 @@ mod tests {
             boxes: WordBoxes::default(),
             gap,
             first_cell: None,
+            found: Found::default(),
         };
         let expected = [page("a", None), ReadPage::unreadable(), page("b", Some(TextGap::Cut))];
         assert!(matches!(parse_output(complete), Ok(pages) if pages == expected));

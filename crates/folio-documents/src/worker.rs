@@ -6,10 +6,13 @@
 //! password of the file that it reads), no core dump and its own process group, and it is killed when its parent dies. Tesseract and pdftoppm replace it (`execve`), so
 //! the same confinement and limits apply to them.
 
+mod embedded_image;
+pub(crate) mod found;
 mod image;
 mod layout;
 mod office;
 mod pdf;
+mod pdf_structure;
 pub mod sandbox;
 mod structured_invoice;
 mod text;
@@ -24,6 +27,7 @@ use folio_resources::{CellPosition, ImageFormat, PageImage, WordBoxes};
 use nix::sys::resource::{Resource, setrlimit};
 use serde::{Deserialize, Serialize};
 
+use found::{Bookmark, Found};
 use sandbox::RefusedLayer;
 
 /// The first argument of a child. The second argument is its task in JSON.
@@ -76,6 +80,8 @@ pub(crate) enum Job {
     },
     /// Renders a page of the PDF or image file on standard input.
     Image { is_pdf: bool, page: u32, dpi: u32, is_webp: bool },
+    /// Writes an image that is embedded in the PDF file on standard input.
+    EmbeddedImage { page: u32, number: u32 },
     /// Writes the pages of the image file on standard input as a PDF file.
     PdfOfImage { max_pages: u32 },
     /// Executes another program under the limits.
@@ -109,7 +115,12 @@ pub(crate) enum Line {
         /// The position of the first cell of the table of a sheet. None: the page is no sheet, or the position is unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         first_cell: Option<CellPosition>,
+        /// The links and images of the page.
+        #[serde(default, skip_serializing_if = "Found::is_empty")]
+        found: Found,
     },
+    /// The bookmarks of the PDF that refer to a page, from 0. The lines of all pages precede it.
+    Bookmarks { page: u32, bookmarks: Vec<Bookmark> },
     /// The file has no text.
     Refused {
         /// A reason for users.
@@ -130,7 +141,12 @@ pub(crate) enum Line {
 
 impl Line {
     fn unreadable_page() -> Self {
-        Self::Page { text: None, boxes: WordBoxes::default(), is_cut: false, first_cell: None }
+        Self::page(None, false)
+    }
+
+    /// A page whose words have no boxes.
+    fn page(text: Option<String>, is_cut: bool) -> Self {
+        Self::Page { text, boxes: WordBoxes::default(), is_cut, first_cell: None, found: Found::default() }
     }
 }
 
@@ -218,6 +234,7 @@ fn read(job: Job) -> io::Result<()> {
                         Err(error) => output.refused(error.message)?,
                     }
                 }
+                Job::EmbeddedImage { page, number } => embedded_image::write(input, page, number, &mut output)?,
                 Job::PdfOfImage { max_pages } => image::write_pdf(input, max_pages, &mut output)?,
                 Job::Text { max_pages, document_chars } => text::read(&input, max_pages, document_chars, &mut output)?,
                 Job::Program { .. } | Job::Probe => {}
@@ -247,7 +264,7 @@ impl Output {
 
     /// Writes a page whose words have no boxes.
     fn page(&mut self, text: String, is_cut: bool) -> io::Result<()> {
-        self.line(&Line::Page { text: Some(text), boxes: WordBoxes::default(), is_cut, first_cell: None })
+        self.line(&Line::page(Some(text), is_cut))
     }
 
     fn locked(&mut self, reason: &str) -> io::Result<()> {

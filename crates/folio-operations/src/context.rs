@@ -15,6 +15,7 @@ use folio_resources::quota::Quotas;
 use folio_resources::{Document, Proposal, Resource, Revisioned};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
 use folio_tools::mcp::McpServers;
+use folio_tools::sections::OutlineCache;
 use folio_tools::{ToolResources, extraction};
 use folio_types::op::OpKey;
 use folio_types::page::Order;
@@ -132,6 +133,7 @@ struct Inner {
     sorted_lists: Permits<OrgId>,
     stream_polls: Permits<OrgId>,
     extractions: SingleFlight<ExtractionId>,
+    outlines: OutlineCache,
     /// Requests in progress whose outcome is recorded.
     requests: SingleFlight<(OrgId, OpKey)>,
     /// The pollers of the index of pending turns.
@@ -162,6 +164,7 @@ impl Operations {
             sorted_lists: Permits::new(SORTED_LISTS),
             stream_polls: Permits::new(STREAM_POLLS),
             extractions,
+            outlines: OutlineCache::default(),
             requests,
             turn_pollers: SharedPollers::default(),
             review_pollers: SharedPollers::default(),
@@ -296,6 +299,11 @@ impl Context {
 
     pub fn stores(&self) -> &Stores {
         &self.components().stores
+    }
+
+    /// The outlines of the texts in use.
+    pub(crate) fn outlines(&self) -> &OutlineCache {
+        &self.operations.inner.outlines
     }
 
     /// Reaches the conversations of all nodes, for requests that start no work of a turn.
@@ -580,6 +588,7 @@ impl Context {
             job_limits: components.jobs.limits(),
             job_hints: components.jobs.hints().queue(),
             mcp: Arc::clone(&components.mcp),
+            outlines: self.operations.inner.outlines.clone(),
             tasks: components.tasks.clone(),
         }
     }

@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
+use crate::document_structure::{GetDocumentImage, GetDocumentStructure, GetSection, ListImages, ListLinks};
 use crate::document_watch::WatchDocument;
 use crate::filter::{self, Operator};
 use crate::grid::{Column, Grid, GridFilter, GridOperator, GridRows, STATE, STATES};
@@ -31,14 +32,16 @@ use crate::operation::{Operation, get_operation, outcome_as_json};
 service! {
     "DocumentService", Some(Scope::Documents) =>
     UploadDocument, GetDocument, DownloadDocument, ListDocuments, UpdateDocument, DeleteDocument, GetDocumentText,
-    GetPageWords, GetPageImage, ReadDocumentAgain, WatchDocument
+    GetPageWords, GetPageImage, GetDocumentStructure, GetSection, ListLinks, ListImages, GetDocumentImage,
+    ReadDocumentAgain, WatchDocument
 }
 
 /// Media type of a document that is its own PDF rendition.
 const PDF: &str = "application/pdf";
 /// Maximum size of the text of a response.
 // proto: GetDocumentTextRequest.page_count "about {} MiB"
-const TEXT_BYTES: usize = 2 * 1024 * 1024;
+// proto: GetDocumentStructureRequest.page_count "about {} MiB"
+pub(crate) const TEXT_BYTES: usize = 2 * 1024 * 1024;
 /// Number of pages of one read.
 const PAGES_AT_ONCE: u32 = 16;
 
@@ -425,7 +428,7 @@ impl Operation for GetPageImage {
 ///
 /// # Errors
 /// `NOT_FOUND` if the document was deleted, `VERSION_CONFLICT` if its text was extracted again; the errors of the node.
-async fn rendition(context: &Context, document: &Document, rendition: &Rendition) -> Result<Content> {
+pub(crate) async fn rendition(context: &Context, document: &Document, rendition: &Rendition) -> Result<Content> {
     let (blobs, key) = (&context.stores().blobs, BlobKey { blob: rendition.blob(document), ..document.blob_key() });
     if let Some(blob) = blobs.open(&key).await? {
         return Ok(Content::of_blob(blob));

@@ -5,8 +5,8 @@
 //! [`EnteredRow`] evaluates the rows of other writes. A storage adapter executes the plan without knowing any kind. The parts of an organization that other crates evaluate
 //! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters, and
 //! [`WordBoxes`] are the boxes of the words of a page, [`PageImage`] is the image of one, which is a [`Rendition`] of its
-//! document, and [`sheet_text()`] is the text of a sheet of a workbook. [`ambiguous_tokens`] and [`relevant_entries`] find terms
-//! of a dictionary in a text.
+//! document, and [`sheet_text()`] is the text of a sheet of a workbook. [`PageStructure`] is the structure of the text of a page, and [`Outline`]
+//! are the sections of a document. [`ambiguous_tokens`] and [`relevant_entries`] find terms of a dictionary in a text.
 //!
 //! The crate must not know a store, the network or a clock.
 
@@ -17,6 +17,8 @@ mod dependent;
 mod dictionary_entry;
 mod dictionary_text;
 mod document;
+mod document_structure;
+mod element_id;
 mod entered_row;
 mod extraction;
 mod extraction_report;
@@ -31,6 +33,7 @@ mod mcp_server;
 mod member;
 mod model_settings;
 mod organization;
+mod outline;
 mod page_image;
 pub mod policy;
 mod prompt;
@@ -67,6 +70,11 @@ pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, STRUCTURED_INVOICE_START, TextRecord,
     TextState, structured_invoice_name, text_record_of,
 };
+pub use document_structure::{
+    CELLS_PER_PAGE, ELEMENT_TEXT_CHARS, EmbeddedImage, HEADING_LEVEL_MAX, HEADINGS_MAX, Heading, IMAGES_PER_PAGE,
+    LINK_TARGET_BYTES, LINKS_PER_PAGE, Link, LinkTarget, PageArea, PageStructure, TABLES_PER_PAGE, Table,
+};
+pub use element_id::{ImageId, SectionId, SectionRest, TextId};
 pub use entered_row::{EnteredRow, RowVerdict, STALE_AFTER};
 pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
 pub use extraction_report::{
@@ -94,6 +102,7 @@ pub use model_settings::{
     ModelSettings, ModelSettingsChange, ModelSettingsId, Provider, SealedKey, check_provider_name,
 };
 pub use organization::{Organization, OrganizationChange, OrganizationFilter, TagRuns, TagRunsPatch};
+pub use outline::{Outline, Section, TextPosition};
 pub use page_image::{ImageFormat, MAX_DPI, PageImage};
 pub use prompt::{NewPrompt, Prompt, PromptChange, PromptFilter, PromptRevision, PromptUpdate, check_prompt_content};
 pub use proposal::{

@@ -11,6 +11,13 @@ pub enum Rendition {
     Page(PageImage),
     /// A PDF file with the content of the document.
     Pdf,
+    /// An image that is embedded in a PDF file, as a PNG image.
+    Embedded {
+        /// The number of the page, from 1.
+        page: u32,
+        /// The number of the image on its page, from 1.
+        number: u32,
+    },
 }
 
 impl Rendition {
@@ -19,6 +26,9 @@ impl Rendition {
     pub fn blob(&self, document: &Document) -> BlobId {
         match self {
             Self::Page(image) => image.blob(),
+            Self::Embedded { page, number } => {
+                BlobId::derive(&["embedded image", &page.to_string(), &number.to_string()])
+            }
             Self::Pdf => {
                 let generation = document.text_generation.map(|at| at.to_string()).unwrap_or_default();
                 BlobId::derive(&["pdf", &generation])
@@ -43,5 +53,7 @@ mod tests {
         assert!(blobs[0] != blobs[1] && blobs[1] != blobs[2] && blobs[0] != blobs[2]);
         let image = PageImage::new(1, 100, ImageFormat::Png).unwrap();
         assert_eq!(Rendition::Page(image).blob(&read(1)), Rendition::Page(image).blob(&read(2)));
+        let embedded = |page, number| Rendition::Embedded { page, number }.blob(&read(1));
+        assert!(embedded(1, 12) != embedded(11, 2) && embedded(1, 1) != Rendition::Page(image).blob(&read(1)));
     }
 }

@@ -97,7 +97,7 @@ impl WordBoxes {
 
     /// Returns the rectangle of a word, from 0 on, in fractions of the page (0 to 1). None: the word has no box.
     pub fn fractions(&self, word: usize) -> Option<BoundingBox> {
-        let [left, top, right, bottom] = self.boxes.get(word)?.map(|part| f64::from(part) / f64::from(u16::MAX));
+        let [left, top, right, bottom] = self.boxes.get(word)?.map(fraction_of);
         Some(BoundingBox { left, top, right, bottom })
     }
 }
@@ -113,7 +113,7 @@ pub fn words(text: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
 }
 
 /// Returns a coordinate in 65,535ths of a size.
-fn fraction(at: f64, size: f64) -> u16 {
+pub(crate) fn fraction(at: f64, size: f64) -> u16 {
     let part = (at / size).clamp(0.0, 1.0) * f64::from(u16::MAX);
     #[expect(
         clippy::cast_possible_truncation,
@@ -122,6 +122,11 @@ fn fraction(at: f64, size: f64) -> u16 {
     )]
     let part = part.round() as u16;
     part
+}
+
+/// Returns the fraction (0 to 1) of a coordinate in 65,535ths.
+pub(crate) fn fraction_of(part: u16) -> f64 {
+    f64::from(part) / f64::from(u16::MAX)
 }
 
 fn encode_boxes<S: Serializer>(boxes: &[Packed], serializer: S) -> Result<S::Ok, S::Error> {

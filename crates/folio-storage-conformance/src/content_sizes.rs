@@ -1,6 +1,6 @@
 //! Sizes of texts, page images and journals, a part of the suite of texts.
 
-use folio_resources::{BoundingBox, TextState, WordBoxes};
+use folio_resources::{BoundingBox, Heading, PageStructure, TextState, WordBoxes};
 use folio_storage::{IngestUpdate, NewPage, counted_journal_bytes};
 use folio_types::{BlobId, DocumentId};
 
@@ -62,5 +62,13 @@ async fn images(context: &Context, document: &DocumentId) -> Outcome {
     let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: context.now() };
     context.stores.texts.ingest(org, document.as_str(), update).await?;
     same!(resources.content_bytes(org).await?, 1 + 8, "the size of a text with the box of a word");
+    let headings = vec![Heading { level: 1, title: "ä".to_owned(), word: 0 }];
+    let structure = PageStructure { headings, ..PageStructure::default() };
+    let counted = structure.bytes();
+    same!(counted > 2, true, "the size of a heading {counted}");
+    let pages = vec![NewPage { structure, ..NewPage::of_text(1, "d") }];
+    let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: context.now() };
+    context.stores.texts.ingest(org, document.as_str(), update).await?;
+    same!(resources.content_bytes(org).await?, 1 + counted, "the size of a text with a heading");
     context.fill(document, vec!["d".to_owned()], "d".to_owned()).await
 }

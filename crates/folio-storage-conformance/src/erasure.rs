@@ -12,10 +12,11 @@ use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
     AllowedMcpTool, BoundingBox, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, Document,
-    DocumentFilter, Extraction, McpServer, McpServerChange, McpServerFilter, McpToolText, Member, MemberWrite,
-    ModelSettings, ModelSettingsChange, NewDictionaryEntry, NewToken, Organization, OrganizationChange, Proposal,
-    ProposalFilter, Provenance, Provider, Schema, SchemaChange, SealedKey, TextState, TokenChange, TokenFilter,
-    TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WordBoxes,
+    DocumentFilter, Extraction, Heading, Link, LinkTarget, McpServer, McpServerChange, McpServerFilter, McpToolText,
+    Member, MemberWrite, ModelSettings, ModelSettingsChange, NewDictionaryEntry, NewToken, Organization,
+    OrganizationChange, PageStructure, Proposal, ProposalFilter, Provenance, Provider, Schema, SchemaChange, SealedKey,
+    TextState, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
+    WordBoxes,
 };
 use folio_types::access::Role;
 use folio_types::limits::JOB_PAGE_ITEMS;
@@ -86,6 +87,8 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         found.len(),
         context.stores.texts.text(org, id.as_str(), 1, 10).await?.len(),
         context.stores.texts.boxes(org, id.as_str(), 1, 10).await?.len(),
+        context.stores.texts.headings(org, id.as_str(), 1, 10).await?.len(),
+        context.stores.texts.elements(org, id.as_str(), 1, 10).await?.len(),
         usize::from(documents.content_bytes(org).await? > 0),
         usize::from(blobs.open(&blob_key(org, &id)).await?.is_some()),
         threads.list(org, &filter, &page).await?.items.len(),
@@ -171,7 +174,13 @@ async fn filled_document(context: &Context, name: &str) -> Outcome {
     let text = format!("Text of {name}");
     context.fill(&id, vec![text.clone()], name.to_owned()).await?;
     let boxes = text.split_whitespace().map(|_| BoundingBox::around([(1.0, 1.0), (2.0, 2.0)]));
-    let pages = vec![NewPage { boxes: WordBoxes::new(9.0, 9.0, boxes), ..NewPage::of_text(1, text.clone()) }];
+    let structure = PageStructure {
+        headings: vec![Heading { level: 1, title: name.to_owned(), word: 0 }],
+        links: vec![Link { anchor: name.to_owned(), target: LinkTarget::Url(format!("https://{name}")), area: None }],
+        ..PageStructure::default()
+    };
+    let boxes = WordBoxes::new(9.0, 9.0, boxes);
+    let pages = vec![NewPage { boxes, structure, ..NewPage::of_text(1, text.clone()) }];
     let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: context.now() };
     stores.texts.ingest(&context.org, id.as_str(), update).await?;
     let image = BlobId::derive(&["image"]);

@@ -12,7 +12,7 @@ use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::audit::{AuditEntry, AuditPosition};
 use folio_resources::{Kind, ListQuery, NewName, ResourceWrite};
-use folio_storage::value::{OpDataIndexRow, PageBoxes, PageText};
+use folio_storage::value::{OpDataIndexRow, PageBoxes, PageElements, PageHeadings, PageText};
 use folio_storage::*;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
@@ -167,6 +167,8 @@ layers! {
         ingest(org: &OrgId, id: &str, update: IngestUpdate) -> ();
         text(org: &OrgId, id: &str, from: u32, count: u32) -> Vec<PageText>;
         boxes(org: &OrgId, id: &str, from: u32, count: u32) -> Vec<PageBoxes>;
+        headings(org: &OrgId, id: &str, from: u32, count: u32) -> Vec<PageHeadings>;
+        elements(org: &OrgId, id: &str, from: u32, count: u32) -> Vec<PageElements>;
         waiting_texts(waits_for: TextWait, after: Option<&PendingText>, limit: usize) -> Vec<PendingText>;
     }
     ThreadLayer of ThreadStore {

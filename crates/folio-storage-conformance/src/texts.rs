@@ -1,7 +1,9 @@
 //! Conformance suite of [`folio_storage::TextStore`].
 
-use folio_resources::{BoundingBox, CellPosition, Document, TextState, WordBoxes};
-use folio_storage::value::{PageBoxes, PageText, TextGap};
+use folio_resources::{
+    BoundingBox, CellPosition, Document, Heading, Link, LinkTarget, PageStructure, TextState, WordBoxes,
+};
+use folio_storage::value::{PageBoxes, PageElements, PageHeadings, PageText, TextGap};
 use folio_storage::{IngestUpdate, NewPage, TextWait};
 use folio_types::DocumentId;
 
@@ -20,8 +22,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     check_sizes(context).await
 }
 
-/// A page of text. The words of every third page have boxes, two of five texts are incomplete, and every fourth page is a
-/// sheet.
+/// A page of text. The words of every third page have boxes, two of five texts are incomplete, every fourth page is a sheet, every
+/// second page has a heading, and every third page has a link.
 fn page(number: u32) -> NewPage {
     let gap = match number % 5 {
         1 => Some(TextGap::Cut),
@@ -29,7 +31,14 @@ fn page(number: u32) -> NewPage {
         _ => None,
     };
     let first_cell = number.is_multiple_of(4).then_some(CellPosition { row: number, column: 2 });
-    let page = NewPage { gap, first_cell, ..NewPage::of_text(number, format!("page {number}")) };
+    let heading = || Heading { level: 1, title: format!("Heading {number}"), word: 0 };
+    let link = || Link { anchor: "page".to_owned(), target: LinkTarget::Page(number), area: None };
+    let structure = PageStructure {
+        headings: number.is_multiple_of(2).then(heading).into_iter().collect(),
+        links: number.is_multiple_of(3).then(link).into_iter().collect(),
+        ..PageStructure::default()
+    };
+    let page = NewPage { gap, first_cell, structure, ..NewPage::of_text(number, format!("page {number}")) };
     let word = |left: f64| BoundingBox { left, top: 10.0, right: left + 20.0, bottom: 20.0 };
     match number % 3 {
         0 => NewPage { boxes: WordBoxes::new(100.0, 100.0, [word(0.0), word(f64::from(number))]), ..page },
@@ -50,6 +59,30 @@ fn texts(pages: &[NewPage]) -> Vec<PageText> {
 fn boxes(pages: &[NewPage]) -> Vec<PageBoxes> {
     let with_boxes = pages.iter().filter(|page| !page.boxes.is_empty());
     with_boxes.map(|page| PageBoxes { number: page.number, boxes: page.boxes.clone() }).collect()
+}
+
+fn headings(pages: &[NewPage]) -> Vec<PageHeadings> {
+    let with_headings = pages.iter().filter(|page| !page.structure.headings.is_empty());
+    with_headings.map(|page| PageHeadings { number: page.number, headings: page.structure.headings.clone() }).collect()
+}
+
+fn elements(pages: &[NewPage]) -> Vec<PageElements> {
+    let with_elements = pages.iter().filter(|page| page.structure.has_elements());
+    let elements = |page: &NewPage| {
+        let PageStructure { tables, links, images, .. } = page.structure.clone();
+        PageElements { number: page.number, tables, links, images }
+    };
+    with_elements.map(elements).collect()
+}
+
+/// Checks the headings and the elements of a part of the pages of a document, and that another organization reads none.
+async fn check_structure(context: &Context, id: &DocumentId, (from, count): (u32, u32), pages: &[NewPage]) -> Outcome {
+    let (texts, id, other) = (&context.stores.texts, id.as_str(), context.other());
+    same!(texts.headings(&context.org, id, from, count).await?, headings(pages), "the headings from page {from} on");
+    same!(texts.elements(&context.org, id, from, count).await?, elements(pages), "the elements from page {from} on");
+    same!(texts.headings(&other, id, from, count).await?, [], "headings in another organization");
+    same!(texts.elements(&other, id, from, count).await?, [], "elements in another organization");
+    Ok(())
 }
 
 async fn stored_boxes(context: &Context, id: &DocumentId, from: u32, count: u32) -> Result<Vec<PageBoxes>, Failure> {
@@ -99,6 +132,8 @@ async fn pages(context: &Context) -> Outcome {
         "the boxes of some pages"
     );
     same!(context.stores.texts.boxes(&context.other(), id.as_str(), 1, 9).await?, [], "boxes in another organization");
+    check_structure(context, &id, (1, 100), &pages).await?;
+    check_structure(context, &id, (4, 5), pages.get(3..8).unwrap_or_default()).await?;
     same!(text(context, &id, 9, 3).await?, texts(pages.get(8..11).unwrap_or_default()), "three pages");
     same!(text(context, &id, 13, 3).await?, [], "pages after the end");
     same!(context.stores.texts.text(&context.other(), id.as_str(), 1, 3).await?, [], "pages in another organization");
@@ -106,6 +141,7 @@ async fn pages(context: &Context) -> Outcome {
     ingest(context, &id, TextState::Ready, &long).await?;
     same!(text(context, &id, 1, 4).await?, texts(&long), "long pages");
     same!(stored_boxes(context, &id, 1, 100).await?, [], "boxes of a text that was replaced by one without");
+    check_structure(context, &id, (1, 100), &long).await?;
     ingest(context, &id, TextState::NoText("empty".into()), &[]).await?;
     same!(text(context, &id, 1, 100).await?, [], "a text that was replaced by none");
     let missing = context.document_id();
@@ -155,6 +191,7 @@ async fn deleted(context: &Context) -> Outcome {
     for _ in 0..2 {
         same!(text(context, &id, 1, 9).await?, [], "the text of a deleted document");
         same!(stored_boxes(context, &id, 1, 9).await?, [], "the boxes of a deleted document");
+        check_structure(context, &id, (1, 9), &[]).await?;
         for waits_for in [TextWait::Worker, TextWait::Program] {
             same!(waiting(context, waits_for, &id).await?, None, "a deleted document that waits");
         }

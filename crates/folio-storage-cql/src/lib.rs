@@ -19,7 +19,8 @@
 //! - `threads` (organization, thread): in static columns, the header, epoch, version and expiry. Rows by part: entries,
 //!   batches, requests. Conditional, except imported history before the header and the removal of rows after the
 //!   tombstone.
-//! - `text_pages` and `text_boxes` (organization, resource, generation): the pages of one text, and the boxes of its words.
+//! - `text_pages`, `text_boxes` and `text_structure` (organization, resource, generation): the pages of one text, the boxes of its
+//!   words, and its headings, tables, links and images.
 //!   Plain; `aggregates` has the valid generation.
 //! - `list_rows` (organization, list, term, bucket of a week), `list_buckets` (organization, list, term): the items of a
 //!   term in the order of creation, and the buckets with items. `list_names` (organization, list, shard): the items by

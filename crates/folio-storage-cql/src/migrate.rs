@@ -28,6 +28,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0008.cql"),
     include_str!("migrations/0009.cql"),
     include_str!("migrations/0010.cql"),
+    include_str!("migrations/0011.cql"),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,10 +15,10 @@ use super::keyspace::Keyspace;
 use super::record::load;
 use super::resources::key;
 use super::session::{ConditionalResult, Read};
-use super::table::{Header, PageRow, Part, SystemRow};
+use super::table::{Header, Part, SystemRow};
 use super::{content_sizes, dependents, retry};
-use folio_storage::value::{PageBoxes, PageText, PendingTextRow, Stored, decode, encode};
-use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
+use folio_storage::value::{PageBoxes, PageElements, PageHeadings, PageText, PendingTextRow, Stored, decode, encode};
+use folio_storage::{IngestUpdate, NewPage, PageRow, PendingText, TextStore, TextWait};
 
 /// Maximum number of pages that are written concurrently.
 const WRITE_CONCURRENCY: usize = 16;
@@ -149,11 +149,9 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &str, pages: Vec<NewPage>) 
     // Encodes on a blocking thread, because the text may have megabytes.
     let encoded = tokio::task::spawn_blocking(move || {
         let mut rows = Vec::with_capacity(2 * pages.len());
-        for NewPage { number, text, boxes, gap, first_cell } in pages {
-            rows.push(((number, PageRow::Text), encode(&PageText { number, text, gap, first_cell })?));
-            if !boxes.is_empty() {
-                rows.push(((number, PageRow::WordBoxes), encode(&PageBoxes { number, boxes })?));
-            }
+        for page in pages {
+            let number = page.number;
+            rows.extend(page.encode()?.into_iter().map(|(row, value)| ((number, row), value)));
         }
         Ok::<_, Error>(rows)
     });
@@ -183,7 +181,7 @@ async fn pages<T: Stored>(
     let end = from.saturating_add(count).min(count_of_all.saturating_add(1));
     while next < end {
         // A page may have hundreds of kilobytes, so each read returns a bounded number of pages.
-        let part = (end - next).min(PAGES_PER_READ);
+        let part = (end - next).min(if row == PageRow::Headings { HEADINGS_PER_READ } else { PAGES_PER_READ });
         let stored = keyspace.tables.text_pages.pages((org, id), &generation, row, (next, part)).await?;
         for bytes in stored {
             found.push(decode(&bytes)?);
@@ -194,6 +192,8 @@ async fn pages<T: Stored>(
 }
 
 const PAGES_PER_READ: u32 = 32;
+/// Number of pages whose headings are read together. A text has a bounded number of headings.
+const HEADINGS_PER_READ: u32 = 1_024;
 
 pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
     let generations = dependents::entries(keyspace, org, id, Part::Text).await?;
@@ -218,6 +218,14 @@ impl TextStore for Texts {
 
     async fn boxes(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageBoxes>> {
         pages(&self.0, (org, id), PageRow::WordBoxes, (from, count)).await
+    }
+
+    async fn headings(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageHeadings>> {
+        pages(&self.0, (org, id), PageRow::Headings, (from, count)).await
+    }
+
+    async fn elements(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageElements>> {
+        pages(&self.0, (org, id), PageRow::Elements, (from, count)).await
     }
 
     async fn waiting_texts(

@@ -128,6 +128,8 @@ keys! {
     pages(org: &OrgId, id: &str) = "{org}/{id}/";
     page(org: &OrgId, id: &str, number: u32) = "{org}/{id}/{number:010}";
     boxes(org: &OrgId, id: &str, number: u32) = "{org}/{id}/boxes/{number:010}";
+    headings(org: &OrgId, id: &str, number: u32) = "{org}/{id}/headings/{number:010}";
+    elements(org: &OrgId, id: &str, number: u32) = "{org}/{id}/elements/{number:010}";
 
     thread(org: &OrgId, id: &ThreadId) = "{org}/{id}/header";
     entries(org: &OrgId, id: &ThreadId) = "{org}/{id}/entry/";

@@ -43,6 +43,8 @@
 //! | | `ORG/THREAD/batch/BATCH` | a mark: this append is committed |
 //! | | `ORG/THREAD/request/REQUEST` | the turn of a request |
 //! | `text` | `ORG/ID/PAGE` | the text of a page |
+//! | | `ORG/ID/boxes/PAGE` | the boxes of the words of a page |
+//! | | `ORG/ID/headings/PAGE`, `ORG/ID/elements/PAGE` | the headings of a page; its tables, links and images |
 //! | `system` | `pending_text/ORG/ID` | text that is not settled |
 //! | | `missing_program/ORG/ID` | text that needs a program that is not installed |
 //! | | `probe` | written by health checks |

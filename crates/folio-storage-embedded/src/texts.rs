@@ -12,8 +12,9 @@ use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use super::resources::is_live;
 use super::transaction::Transaction;
-use super::value::{Count, PageBoxes, PageText, PendingTextRow, decode, encode};
-use folio_storage::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
+use super::value::{Count, PageBoxes, PageElements, PageHeadings, PageText, PendingTextRow, decode};
+use folio_storage::value::Stored;
+use folio_storage::{IngestUpdate, NewPage, PageRow, PendingText, TextStore, TextWait};
 
 /// Maximum size of stored text that is decoded on the calling thread, in bytes. The limit covers the first pages of
 /// most files, which every turn reads; decoding takes tens of microseconds. Longer text is read on a blocking thread.
@@ -36,7 +37,7 @@ impl TextStore for Texts {
         let pages = tokio::task::spawn_blocking(move || pages.into_iter().map(encode_page).collect::<Result<Vec<_>>>())
             .await
             .map_err(|error| Error::internal(format!("text could not be encoded: {error}")))??;
-        let bytes = pages.iter().map(|page| page.text.len() + page.boxes.as_ref().map_or(0, Vec::len)).sum();
+        let bytes = pages.iter().flat_map(|page| &page.rows).map(|(_, value)| value.len()).sum();
         let update = EncodedUpdate { state, pages, text_bytes, lacks_program, at };
         self.0.write_large(bytes, move |transaction| ingest(transaction, &org, &id, update)).await
     }
@@ -53,17 +54,15 @@ impl TextStore for Texts {
     }
 
     async fn boxes(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageBoxes>> {
-        let (org, id) = (org.clone(), id.to_owned());
-        self.0
-            .scan(move |view| {
-                if !is_live(view, &org, &id)? {
-                    return Ok(Vec::new());
-                }
-                let end = keys::boxes(&org, &id, from.saturating_add(count));
-                let range = Range::prefix(Space::Text, keys::pages(&org, &id));
-                view.values(range.from(keys::boxes(&org, &id, from)).before(end), count as usize)
-            })
-            .await
+        self.rows(PageRow::WordBoxes, org, id, (from, count)).await
+    }
+
+    async fn headings(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageHeadings>> {
+        self.rows(PageRow::Headings, org, id, (from, count)).await
+    }
+
+    async fn elements(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageElements>> {
+        self.rows(PageRow::Elements, org, id, (from, count)).await
     }
 
     async fn waiting_texts(
@@ -83,6 +82,38 @@ impl TextStore for Texts {
                 Ok(index_rows.into_iter().map(pending).collect())
             })
             .await
+    }
+}
+
+impl Texts {
+    /// Returns the values of a row of at most `count` pages from number `from` on.
+    async fn rows<T: Stored + Send + 'static>(
+        &self,
+        row: PageRow,
+        org: &OrgId,
+        id: &str,
+        (from, count): (u32, u32),
+    ) -> Result<Vec<T>> {
+        let (org, id) = (org.clone(), id.to_owned());
+        self.0
+            .scan(move |view| {
+                if !is_live(view, &org, &id)? {
+                    return Ok(Vec::new());
+                }
+                let end = key(row, &org, &id, from.saturating_add(count));
+                let range = Range::prefix(Space::Text, keys::pages(&org, &id));
+                view.values(range.from(key(row, &org, &id, from)).before(end), count as usize)
+            })
+            .await
+    }
+}
+
+fn key(row: PageRow, org: &OrgId, id: &str, page: u32) -> Vec<u8> {
+    match row {
+        PageRow::Text => keys::page(org, id, page),
+        PageRow::WordBoxes => keys::boxes(org, id, page),
+        PageRow::Headings => keys::headings(org, id, page),
+        PageRow::Elements => keys::elements(org, id, page),
     }
 }
 
@@ -129,18 +160,14 @@ fn text(
     Ok(left.map(|_| pages))
 }
 
-/// A page with its encoded text and boxes.
+/// A page with its encoded values.
 struct EncodedPage {
     number: u32,
-    text: Vec<u8>,
-    /// None: the page has no boxes.
-    boxes: Option<Vec<u8>>,
+    rows: Vec<(PageRow, Vec<u8>)>,
 }
 
-fn encode_page(NewPage { number, text, boxes, gap, first_cell }: NewPage) -> Result<EncodedPage> {
-    let text = encode(&PageText { number, text, gap, first_cell })?;
-    let boxes = (!boxes.is_empty()).then(|| encode(&PageBoxes { number, boxes })).transpose()?;
-    Ok(EncodedPage { number, text, boxes })
+fn encode_page(page: NewPage) -> Result<EncodedPage> {
+    Ok(EncodedPage { number: page.number, rows: page.encode()? })
 }
 
 struct EncodedUpdate {
@@ -162,14 +189,13 @@ fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &str, update: Enco
         0 => transaction.remove(Space::Records, keys::content_size(org, id)),
         bytes => transaction.put(Space::Records, keys::content_size(org, id), &Count(bytes))?,
     }
-    for EncodedPage { number, text, boxes } in pages {
-        transaction.put_bytes(Space::Text, keys::page(org, id, number), text)?;
-        if let Some(boxes) = boxes {
-            transaction.put_bytes(Space::Text, keys::boxes(org, id, number), boxes)?;
+    for EncodedPage { number, rows } in pages {
+        for (row, value) in rows {
+            transaction.put_bytes(Space::Text, key(row, org, id, number), value)?;
         }
     }
-    let key = keys::text_state(org, id);
-    let before: Option<TextRecord> = transaction.read(Space::Records, &key)?;
+    let state_key = keys::text_state(org, id);
+    let before: Option<TextRecord> = transaction.read(Space::Records, &state_key)?;
     let record = text_record_of(before.as_ref(), state, count, lacks_program, at);
     for waits_for in [TextWait::Worker, TextWait::Program] {
         transaction.remove(Space::System, keys::pending_text(waits_for, org, id));
@@ -178,5 +204,5 @@ fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &str, update: Enco
         let index_row = PendingTextRow { org: org.clone(), id: id.to_owned(), attempts: record.attempts };
         transaction.put(Space::System, keys::pending_text(waits_for, org, id), &index_row)?;
     }
-    transaction.put(Space::Records, key, &record)
+    transaction.put(Space::Records, state_key, &record)
 }

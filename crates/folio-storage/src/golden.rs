@@ -5,6 +5,7 @@
 
 mod access;
 mod entries;
+mod structure;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,8 +23,8 @@ use folio_history::thread::{Fence, OpenTurn, OpenTurnRow, Phase, RequestRow, Thr
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, RedactedArguments};
 use folio_resources::policy::{ApprovalRequirement, Approver, Policy};
 use folio_resources::{
-    BoundingBox, CellPosition, ListRow, Member, Resource as _, RevisionName, RevisionNames, Tag, TextRecord, TextState,
-    WordBoxes, term,
+    BoundingBox, CellPosition, ListRow, Member, PageArea, Resource as _, RevisionName, RevisionNames, Tag, TextRecord,
+    TextState, WordBoxes, term,
 };
 use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
@@ -177,7 +178,9 @@ fn samples() -> Vec<Sample> {
     let (text, first_cell) = ("## Invoices\n\n| Total |".into(), Some(CellPosition { row: 6, column: 1 }));
     samples.push(sample("sheet", PageText { number: 1, text, gap: None, first_cell }));
     let word = BoundingBox { left: 10.0, top: 20.0, right: 60.0, bottom: 32.0 };
+    let area = Some(PageArea::new(word, 595.0, 842.0));
     samples.push(sample("plain", PageBoxes { number: 3, boxes: WordBoxes::new(595.0, 842.0, [word]) }));
+    samples.extend(structure::structure(area));
     samples.push(sample("plain", PendingTextRow { org: org(), id: document_id().to_string(), attempts: 2 }));
     samples.push(sample("plain", DeletionRow { org: org(), id: document_id().to_string(), at: at() }));
     samples.extend(ops());

@@ -9,7 +9,8 @@ use folio_history::journal::Entry;
 use folio_history::thread::{Fence, OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
 use folio_resources::{
-    CellPosition, ListRow, Member, RevisionNames, Session, TextRecord, WordBoxes, decode_value, encode_value,
+    CellPosition, EmbeddedImage, Heading, Link, ListRow, Member, RevisionNames, Session, Table, TextRecord, WordBoxes,
+    decode_value, encode_value,
 };
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::{JobId, OrgId, Result, ThreadId, Timestamp, UnknownFields};
@@ -64,6 +65,27 @@ pub struct PageBoxes {
     /// Page numbers start at 1.
     pub number: u32,
     pub boxes: WordBoxes,
+}
+
+/// The headings of a page that has any.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageHeadings {
+    /// Page numbers start at 1.
+    pub number: u32,
+    pub headings: Vec<Heading>,
+}
+
+/// The tables, links and images of a page that has any.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageElements {
+    /// Page numbers start at 1.
+    pub number: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<Table>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<EmbeddedImage>,
 }
 
 /// The part of the text of a page that is not stored.
@@ -254,6 +276,8 @@ stored! {
         "user_organization" => UserOrganization,
         "page_text" => PageText,
         "page_boxes" => PageBoxes,
+        "page_headings" => PageHeadings,
+        "page_elements" => PageElements,
         "pending_text" => PendingTextRow,
         "deleted" => DeletionRow,
         // The removal of its content also removes unknown fields, which may contain content.

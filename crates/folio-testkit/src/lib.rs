@@ -7,6 +7,7 @@ pub mod pdf;
 pub mod pdf_words;
 pub mod proxy;
 pub mod scan;
+pub mod structured_pdf;
 pub mod unknown_fields;
 
 use std::future::Future;

@@ -95,20 +95,24 @@ pub(crate) async fn for_each_page(
     Ok(())
 }
 
-/// Cuts a text to at most `tokens` tokens and appends a marker if it was cut.
-pub(crate) fn fit(mut text: String, tokens: u64) -> String {
-    let mut kept = text.as_str();
+/// Returns the length in bytes of a beginning of a text that has at most `tokens` tokens.
+pub(crate) fn fitting(text: &str, tokens: u64) -> usize {
+    let mut kept = text;
     loop {
         let count = count_tokens(kept);
         if count <= tokens {
-            break;
+            return kept.len();
         }
         // Each iteration removes at least 2 %.
         let share = (kept.len() as u64).saturating_mul(tokens) / count;
         let end = usize::try_from(share - share / 50).unwrap_or(0).min(kept.len().saturating_sub(1));
         kept = kept.get(..kept.floor_char_boundary(end)).unwrap_or_default();
     }
-    let kept = kept.len();
+}
+
+/// Cuts a text to at most `tokens` tokens and appends a marker if it was cut.
+pub(crate) fn fit(mut text: String, tokens: u64) -> String {
+    let kept = fitting(&text, tokens);
     if kept < text.len() {
         text.truncate(kept);
         text.push_str(CUT);

@@ -6,7 +6,7 @@
 //! repeated calls are shared. A tool call cannot reach another organization: every store access uses the organization
 //! of the principal.
 //!
-//! The API uses [`rules`], [`path`] and [`extraction`] too. [`mcp`] contains the port to the MCP servers of organizations. [`policy`] evaluates the approval policy of the
+//! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`mcp`] contains the port to the MCP servers of organizations. [`policy`] evaluates the approval policy of the
 //! organization. [`score`] compares extracted values with expected ones, for evaluations.
 
 mod arguments;
@@ -33,6 +33,7 @@ mod repair;
 pub mod rules;
 mod schemas;
 pub mod score;
+pub mod sections;
 mod spelling;
 mod subject;
 mod tags;

@@ -21,6 +21,7 @@ use crate::arguments::{self, Argument};
 use crate::extraction;
 use crate::mcp::McpServers;
 use crate::preview::Preview;
+use crate::sections::OutlineCache;
 pub use crate::spelling::Spellings;
 
 /// Description of a tool for models and clients.
@@ -49,6 +50,7 @@ pub struct ToolResources {
     pub job_hints: Arc<dyn JobStore>,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
+    pub outlines: OutlineCache,
     /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,
 }

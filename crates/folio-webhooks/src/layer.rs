@@ -23,7 +23,7 @@ use folio_resources::{
     Document, Extraction, Kind, ListQuery, NewName, Proposal, Record, Resource, ResourceWrite, TextState,
     WebhookEndpoint, decode_value,
 };
-use folio_storage::value::{PageBoxes, PageText};
+use folio_storage::value::{PageBoxes, PageElements, PageHeadings, PageText};
 use folio_storage::{
     IngestUpdate, JobRecordStore, JobStore, PendingText, ResourceExecutor, ResourceUsage, StoredResource, Stores,
     TextStore, TextWait, ThreadStore,
@@ -291,6 +291,14 @@ impl TextStore for Texts {
 
     async fn boxes(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageBoxes>> {
         self.below.boxes(org, id, from, count).await
+    }
+
+    async fn headings(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageHeadings>> {
+        self.below.headings(org, id, from, count).await
+    }
+
+    async fn elements(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageElements>> {
+        self.below.elements(org, id, from, count).await
     }
 
     async fn waiting_texts(

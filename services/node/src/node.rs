@@ -18,6 +18,7 @@ use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
 use folio_storage::{NodeRecord, SlotStore, Stores};
 use folio_tools::mcp::McpServers;
+use folio_tools::sections::OutlineCache;
 use folio_tools::{Registry, ToolResources, auto_create};
 use folio_types::profile::AUTO_CREATE_PROFILE;
 use folio_types::{Environment, Incarnation, Result, Timestamp};
@@ -266,6 +267,7 @@ async fn start_jobs(
         job_limits: parts.jobs.limits,
         job_hints: parts.jobs.hints.queue(),
         mcp: Arc::clone(&parts.mcp),
+        outlines: OutlineCache::default(),
         tasks: settlements,
     };
     let placement: Arc<dyn folio_jobs::Placement> = match &parts.cluster {

@@ -257,9 +257,12 @@ impl ConversationPeer for RemotePeer {
                 page: image.page(),
                 dpi: image.dpi(),
                 format: image_format_to_proto(image.format()).into(),
-                pdf: false,
+                ..Default::default()
             },
             Rendition::Pdf => cluster::RenderPageRequest { document_id, pdf: true, ..Default::default() },
+            Rendition::Embedded { page, number } => {
+                cluster::RenderPageRequest { document_id, page: *page, embedded_image: *number, ..Default::default() }
+            }
         };
         self.unary(Some(principal), self.inner.call_timeout, request, rpc!(node.render_page)).await.map(|_| ())
     }

@@ -20,7 +20,8 @@ async fn every_call_carries_its_principal_and_its_trace() {
     let (who, turn, thread) = (principal(), turn(1), thread(1));
     let context = CallContext { hops: 0, trace: Some(trace()) };
     let document = DocumentId::derive(&["d"]);
-    let renditions = [Rendition::Page(PageImage::new(7, 150, ImageFormat::WebP).unwrap()), Rendition::Pdf];
+    let page = Rendition::Page(PageImage::new(7, 150, ImageFormat::WebP).unwrap());
+    let renditions = [page, Rendition::Pdf, Rendition::Embedded { page: 3, number: 2 }];
     context
         .scope(async {
             let chat = ChatCommand { request_id: Some("r".parse().unwrap()), ..ChatCommand::new("t") };
@@ -65,6 +66,7 @@ async fn every_call_carries_its_principal_and_its_trace() {
         ("fork_thread", thread.to_string()),
         ("render", format!("{document} {:?}", renditions[0])),
         ("render", format!("{document} {:?}", renditions[1])),
+        ("render", format!("{document} {:?}", renditions[2])),
         ("is_thread_active", format!("{} {thread}", who.org)),
         ("status", String::new()),
     ];

@@ -200,7 +200,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use async_trait::async_trait;
-    use folio_storage::value::{PageBoxes, PageText};
+    use folio_storage::value::{PageBoxes, PageElements, PageHeadings, PageText};
     use folio_storage::{IngestUpdate, PendingText, TextStore, TextWait};
     use folio_storage_embedded::{EmbeddedStore, Options};
 
@@ -224,6 +224,14 @@ mod tests {
         }
 
         async fn boxes(&self, _: &OrgId, _: &str, _: u32, _: u32) -> Result<Vec<PageBoxes>> {
+            Ok(Vec::new())
+        }
+
+        async fn headings(&self, _: &OrgId, _: &str, _: u32, _: u32) -> Result<Vec<PageHeadings>> {
+            Ok(Vec::new())
+        }
+
+        async fn elements(&self, _: &OrgId, _: &str, _: u32, _: u32) -> Result<Vec<PageElements>> {
             Ok(Vec::new())
         }
 

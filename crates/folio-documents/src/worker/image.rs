@@ -80,7 +80,7 @@ fn jpeg(input: &[u8]) -> Result<(Vec<u8>, (u32, u32)), String> {
 fn pdf_page(input: Vec<u8>, image: &PageImage) -> Result<RgbImage, String> {
     let pdf = match pdf::open(&Arc::new(input), "") {
         Opened::Pdf(pdf) => pdf,
-        Opened::Locked => return Err("the PDF is protected by a password, which Folio does not store".to_owned()),
+        Opened::Locked => return Err(pdf::PASSWORD_NOT_STORED.to_owned()),
         Opened::Damaged => return Err(pdf::DAMAGED.to_owned()),
     };
     let pages = pdf.pages();
@@ -129,7 +129,7 @@ fn picture(mut input: Vec<u8>, image: &PageImage) -> Result<RgbImage, String> {
     })
 }
 
-fn on_white(source: DynamicImage) -> RgbImage {
+pub(super) fn on_white(source: DynamicImage) -> RgbImage {
     if !source.color().has_alpha() {
         return source.into_rgb8();
     }
@@ -141,7 +141,7 @@ fn on_white(source: DynamicImage) -> RgbImage {
     })
 }
 
-fn encode(pixels: &RgbImage, format: ImageFormat) -> Result<Vec<u8>, String> {
+pub(super) fn encode(pixels: &RgbImage, format: ImageFormat) -> Result<Vec<u8>, String> {
     let format = match format {
         ImageFormat::Png => image::ImageFormat::Png,
         ImageFormat::WebP => image::ImageFormat::WebP,

@@ -9,6 +9,7 @@ use xberg::{
     ContentFilterConfig, ConversionOptions, ExtractInput, ExtractionConfig, OutputFormat, PageConfig, SecurityLimits,
 };
 
+use super::found::Found;
 use super::workbook::{Workbook, is_workbook};
 use super::{Line, Output};
 use crate::plain;
@@ -55,7 +56,8 @@ pub(super) fn read(
             is_cut = true;
         }
         left -= text.chars().count();
-        output.line(&Line::Page { text: Some(text), boxes: WordBoxes::default(), is_cut, first_cell })?;
+        let (boxes, found) = (WordBoxes::default(), Found::default());
+        output.line(&Line::Page { text: Some(text), boxes, is_cut, first_cell, found })?;
     }
     output.line(&Line::End)
 }

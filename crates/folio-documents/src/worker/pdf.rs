@@ -1,12 +1,13 @@
-//! Text of a PDF by page with the boxes of its words, in the child process.
+//! Text of a PDF by page with the boxes of its words, its links and its images, in the child process.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use folio_resources::WordBoxes;
+use folio_resources::{BoundingBox, IMAGES_PER_PAGE, PageArea, WordBoxes};
 use hayro_interpret::font::{Glyph, GlyphRun};
 use hayro_interpret::hayro_cmap::{BfString, WritingMode};
+use hayro_interpret::hayro_syntax::object::Dict;
 use hayro_interpret::hayro_syntax::page::Page;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 use hayro_interpret::kurbo::{Affine, BezPath, Rect, Vec2};
@@ -15,12 +16,18 @@ use hayro_interpret::{
     InterpreterSettings, SoftMask, TransformExt as _, interpret_page,
 };
 
+use super::found::{Budget, Found, FoundImage};
 use super::layout::{self, Layout, Point};
+use super::pdf_structure::Destinations;
 use super::{Line, Output, structured_invoice};
 
 pub(super) const DAMAGED: &str = "the file is damaged: it cannot be read as a PDF";
+/// The reason of a protected PDF from which an image is requested.
+pub(super) const PASSWORD_NOT_STORED: &str = "the PDF is protected by a password, which Folio does not store";
 /// The reason of a protected PDF that was uploaded without its password.
 const LOCKED: &str = "the PDF is protected by a password: delete it and upload it again with its password";
+/// Minimum width and height of an image in pixels. Smaller images are lines and symbols.
+const PIXELS_MIN: u32 = 16;
 /// Size of a character in the space of glyphs.
 const GLYPH_UNITS: f64 = 1_000.0;
 /// Advance of a glyph whose font has no width for it, in the space of glyphs.
@@ -55,11 +62,25 @@ pub(super) fn read(
     if count > max_pages {
         return output.refused(format!("the PDF has {count} pages; at most {max_pages} are accepted"));
     }
-    let cache = InterpreterCache::new();
+    let (cache, mut budget) = (InterpreterCache::new(), Budget::new());
+    let destinations = catch_unwind(AssertUnwindSafe(|| Destinations::of(&pdf))).ok();
     for page in pages.iter() {
         // A malformed page may panic the library.
         let read = catch_unwind(AssertUnwindSafe(|| read_page(&pdf, page, &cache, page_chars)));
-        output.line(&read.ok().flatten().unwrap_or_else(Line::unreadable_page))?;
+        let links = catch_unwind(AssertUnwindSafe(|| {
+            destinations.as_ref().map(|destinations| destinations.links(page, size(page)))
+        }));
+        let mut line = read.ok().flatten().unwrap_or_else(Line::unreadable_page);
+        if let Line::Page { found, .. } = &mut line {
+            found.links = links.ok().flatten().unwrap_or_default();
+            *found = budget.take(std::mem::take(found));
+        }
+        output.line(&line)?;
+    }
+    let bookmarks = catch_unwind(AssertUnwindSafe(|| Some(destinations.as_ref()?.bookmarks(&pdf))));
+    for (page, bookmarks) in bookmarks.ok().flatten().unwrap_or_default() {
+        let Found { bookmarks, .. } = budget.take(Found { bookmarks, ..Found::default() });
+        output.line(&Line::Bookmarks { page, bookmarks })?;
     }
     let invoice = || catch_unwind(AssertUnwindSafe(|| structured_invoice::read(&pdf, page_chars)));
     if count < max_pages
@@ -91,14 +112,19 @@ fn read_page<'a>(pdf: &'a Pdf, page: &Page<'a>, cache: &InterpreterCache<'a>, pa
     if page.raw().contains_key("Contents") && page.page_stream().is_none() {
         return None;
     }
-    let (width, height) = page.render_dimensions();
-    let (width, height) = (f64::from(width), f64::from(height));
-    let mut reader =
-        PageReader { layout: Layout::new(page_chars), area: Rect::new(0.0, 0.0, width, height), known: 0, unknown: 0 };
+    let (width, height) = size(page);
+    let mut reader = PageReader {
+        layout: Layout::new(page_chars),
+        area: Rect::new(0.0, 0.0, width, height),
+        known: 0,
+        unknown: 0,
+        images: PageImages::default(),
+    };
     let transform = page.initial_transform(true).to_kurbo();
     let mut context = Context::new(transform, reader.area, cache, pdf.xref(), InterpreterSettings::default());
     interpret_page(page, &mut context, &mut reader);
     let is_cut = reader.layout.is_full();
+    let found = Found { images: reader.images.found, ..Found::default() };
     let (text, boxes, is_cut) = match reader.unknown > reader.known {
         true => (String::new(), WordBoxes::new(width, height, []), false),
         false => {
@@ -106,7 +132,45 @@ fn read_page<'a>(pdf: &'a Pdf, page: &Page<'a>, cache: &InterpreterCache<'a>, pa
             (text, boxes, is_cut)
         }
     };
-    Some(Line::Page { text: Some(text), boxes, is_cut, first_cell: None })
+    Some(Line::Page { text: Some(text), boxes, is_cut, first_cell: None, found })
+}
+
+/// Returns width and height of a page as it is displayed.
+fn size(page: &Page<'_>) -> (f64, f64) {
+    let (width, height) = page.render_dimensions();
+    (f64::from(width), f64::from(height))
+}
+
+/// The images of a page. An image has the number of the drawing operation among those that draw an image.
+#[derive(Default)]
+struct PageImages {
+    drawn: u32,
+    found: Vec<FoundImage>,
+}
+
+impl PageImages {
+    /// Adds an image that is drawn. Stencils, which are drawn in one colour, are no images. `page`: the visible part of the page.
+    fn add(&mut self, image: &Image<'_, '_>, transform: Affine, page: Rect) {
+        let Image::Raster(raster) = image else { return };
+        self.drawn = self.drawn.saturating_add(1);
+        let Some((width, height)) = pixels(raster.stream().dict()) else { return };
+        let corners = [(0, 0), (width, 0), (0, height), (width, height)].map(|(x, y)| {
+            let corner = transform * hayro_interpret::kurbo::Point::new(f64::from(x), f64::from(y));
+            (corner.x, corner.y)
+        });
+        let area = BoundingBox::around(corners);
+        let is_visible = area.left < page.x1 && area.right > page.x0 && area.top < page.y1 && area.bottom > page.y0;
+        if is_visible && width.min(height) >= PIXELS_MIN && self.found.len() < IMAGES_PER_PAGE {
+            let area = Some(PageArea::new(area, page.width(), page.height()));
+            self.found.push(FoundImage { number: self.drawn, width, height, area, description: String::new() });
+        }
+    }
+}
+
+/// Returns width and height of an image in pixels. The keys of an image in the content of a page are abbreviated.
+fn pixels(image: &Dict<'_>) -> Option<(u32, u32)> {
+    let size = |short: &str, long: &str| image.get::<u32>(short).or_else(|| image.get::<u32>(long));
+    Some((size("W", "Width")?, size("H", "Height")?))
 }
 
 /// Receives the drawing operations of a page, and keeps the text.
@@ -117,6 +181,7 @@ struct PageReader {
     /// Numbers of glyphs whose characters are known and unknown.
     known: u32,
     unknown: u32,
+    images: PageImages,
 }
 
 impl PageReader {
@@ -170,7 +235,10 @@ impl<'a> Device<'a> for PageReader {
 
     fn draw_path(&mut self, _: &BezPath, _: DrawProps<'a>, _: &DrawMode) {}
     fn draw_rect(&mut self, _: &Rect, _: DrawProps<'a>, _: &DrawMode) {}
-    fn draw_image(&mut self, _: Image<'a, '_>, _: ImageDrawProps<'a>) {}
+    fn draw_image(&mut self, image: Image<'a, '_>, props: ImageDrawProps<'a>) {
+        self.images.add(&image, props.transform, self.area);
+    }
+
     fn push_clip_path(&mut self, _: &ClipPath) {}
     fn push_clip_rect(&mut self, _: &Rect) {}
     fn pop_clip(&mut self) {}

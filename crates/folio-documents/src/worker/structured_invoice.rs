@@ -118,7 +118,7 @@ fn contents(file: &Dict<'_>) -> Option<String> {
 }
 
 /// Decodes a text string of a PDF: UTF-16 after a byte order mark, otherwise a superset of ASCII.
-fn decoded(bytes: &[u8]) -> String {
+pub(super) fn decoded(bytes: &[u8]) -> String {
     match bytes.strip_prefix(b"\xfe\xff") {
         Some(wide) => {
             let (units, _) = wide.as_chunks::<2>();

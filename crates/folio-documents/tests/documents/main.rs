@@ -13,6 +13,7 @@ mod page_images;
 mod pdf_forms;
 mod protected;
 mod recognition;
+mod structure;
 mod uploads;
 mod word_boxes;
 

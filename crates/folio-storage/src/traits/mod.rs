@@ -48,7 +48,7 @@ pub use shared::{
     SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore, TurnCursor, TurnEventStore, WindowLimit,
     queue_full,
 };
-pub use texts::{IngestUpdate, NewPage, PendingText, TextStore, TextWait};
+pub use texts::{IngestUpdate, NewPage, PageRow, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;
 pub use usage::{Charged, HourSummer, HourSums, UsageHour, UsageKey, UsageRecord, UsageStore, UsageSum, UsageTotals};
 

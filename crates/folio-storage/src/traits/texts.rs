@@ -1,10 +1,10 @@
 //! Pages of text of resources whose kind has text. The [`super::BlobStore`] contains the bytes of their files.
 
 use async_trait::async_trait;
-use folio_resources::{CellPosition, TextRecord, TextState, WordBoxes};
+use folio_resources::{CellPosition, PageStructure, TextRecord, TextState, WordBoxes};
 use folio_types::{OrgId, Result, Timestamp};
 
-use crate::value::{PageBoxes, PageText, TextGap};
+use crate::value::{PageBoxes, PageElements, PageHeadings, PageText, Stored, TextGap, encode};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewPage {
@@ -18,18 +18,50 @@ pub struct NewPage {
     /// The position of the first cell of the table in the text of a sheet. None: the page is no sheet, or the position is
     /// unknown.
     pub first_cell: Option<CellPosition>,
+    pub structure: PageStructure,
 }
 
 impl NewPage {
     /// A page with its complete text, whose words have no boxes.
     pub fn of_text(number: u32, text: impl Into<String>) -> Self {
-        Self { number, text: text.into(), boxes: WordBoxes::default(), gap: None, first_cell: None }
+        let (text, structure) = (text.into(), PageStructure::default());
+        Self { number, text, boxes: WordBoxes::default(), gap: None, first_cell: None, structure }
     }
 
-    /// Returns the bytes that count as storage: those of the text and of its boxes.
+    /// Returns the bytes that count as storage: those of the text, of its boxes and of its structure.
     pub fn bytes(&self) -> u64 {
-        self.text.len() as u64 + self.boxes.bytes()
+        self.text.len() as u64 + self.boxes.bytes() + self.structure.bytes()
     }
+
+    /// Returns the stored values of the page. Only the text is always stored.
+    pub fn encode(self) -> Result<Vec<(PageRow, Vec<u8>)>> {
+        fn row<T: Stored>(row: PageRow, value: &T) -> Result<(PageRow, Vec<u8>)> {
+            Ok((row, encode(value)?))
+        }
+        let Self { number, text, boxes, gap, first_cell, structure } = self;
+        let mut rows = vec![row(PageRow::Text, &PageText { number, text, gap, first_cell })?];
+        if !boxes.is_empty() {
+            rows.push(row(PageRow::WordBoxes, &PageBoxes { number, boxes })?);
+        }
+        let has_elements = structure.has_elements();
+        let PageStructure { headings, tables, links, images } = structure;
+        if !headings.is_empty() {
+            rows.push(row(PageRow::Headings, &PageHeadings { number, headings })?);
+        }
+        if has_elements {
+            rows.push(row(PageRow::Elements, &PageElements { number, tables, links, images })?);
+        }
+        Ok(rows)
+    }
+}
+
+/// The stored values of a page. Each has a row of its own, because most reads need one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageRow {
+    Text,
+    WordBoxes,
+    Headings,
+    Elements,
 }
 
 /// The result of a step of ingestion. Storing it does not change the resource's `version`, and has no effect on a
@@ -92,6 +124,12 @@ pub trait TextStore: Send + Sync {
 
     /// Returns the boxes of the words of the same pages that [`TextStore::text`] returns, without pages that have none.
     async fn boxes(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageBoxes>>;
+
+    /// Returns the headings of the pages from number `from` on, at most `count` pages, without pages that have none.
+    async fn headings(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageHeadings>>;
+
+    /// Returns the tables, links and images of the same pages, without pages that have none.
+    async fn elements(&self, org: &OrgId, id: &str, from: u32, count: u32) -> Result<Vec<PageElements>>;
 
     /// Returns at most `limit` live resources, of all organizations, whose text waits for `waits_for`, in a fixed
     /// order. The result begins after the position of `after`, even if that resource no longer waits. None: the result

@@ -1,6 +1,8 @@
 //! Tools for documents.
 
 mod list;
+mod outline;
+mod section;
 mod text;
 mod update;
 
@@ -15,6 +17,8 @@ use crate::tool::{CallContext, Tool, ToolError};
 pub(crate) fn tools() -> Vec<Tool> {
     vec![
         text::tool(),
+        outline::tool(),
+        section::tool(),
         list::tool(),
         update::tool(),
         delete_tool::<Document>(

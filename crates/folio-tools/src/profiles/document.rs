@@ -38,6 +38,8 @@ pub(super) const TOOLS: &[ProfileTool] = &[
     ProfileTool::runs("help_schemas").with_work(),
     ProfileTool::runs("help_prompts").with_work(),
     ProfileTool::waits("run_extractions").on_request(),
+    ProfileTool::runs("pdf_outline").on_request(),
+    ProfileTool::runs("section_reader").on_request(),
     ProfileTool::runs("list_documents").on_request(),
     ProfileTool::waits("update_document").on_request(),
     ProfileTool::waits("delete_document").on_request(),

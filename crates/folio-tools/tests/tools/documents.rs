@@ -1,11 +1,142 @@
 //! Tests of the document tools.
 
-use folio_resources::{Document, TextState};
-use folio_storage::IngestUpdate;
+use folio_resources::{Document, EmbeddedImage, Heading, Link, LinkTarget, PageStructure, Table, TextState};
+use folio_storage::{IngestUpdate, NewPage};
 use folio_types::Timestamp;
 use serde_json::json;
 
 use crate::fixture::{Fixture, PAGES, text};
+
+/// Returns the ids of the sections of the conversation's document.
+pub(crate) async fn section_ids(test: &mut Fixture) -> Vec<String> {
+    let outline = test.ok("pdf_outline", json!({})).await;
+    outline["sections"].as_array().unwrap().iter().map(|section| text(&section["section_id"])).collect()
+}
+
+/// Replaces the text of the conversation's document by two pages with three headings.
+async fn with_structure(test: &mut Fixture) {
+    let heading = |level, title: &str, word| Heading { level, title: title.to_owned(), word };
+    let rows = vec![vec!["Item".to_owned(), "Price".to_owned()]];
+    let first = PageStructure {
+        headings: vec![heading(1, "Scope", 2)],
+        links: vec![Link {
+            anchor: "terms".to_owned(),
+            target: LinkTarget::Url("https://example.com".to_owned()),
+            area: None,
+        }],
+        images: vec![EmbeddedImage { number: 2, width: 9, height: 9, caption: "Fig. 1".to_owned(), area: None }],
+        ..PageStructure::default()
+    };
+    let second = PageStructure {
+        headings: vec![heading(2, "Services", 0), heading(1, "Fees", 4)],
+        tables: vec![Table { word: 5, words: 2, rows, area: None, is_cut: false }],
+        links: vec![Link { anchor: String::new(), target: LinkTarget::Page(1), area: None }],
+        ..PageStructure::default()
+    };
+    let page = |number, text: &str, structure| NewPage { structure, ..NewPage::of_text(number, text) };
+    let pages = vec![
+        page(1, "Some words\nScope\nThe scope is wide.", first),
+        page(2, "Services\nThey are many.\nFees\nItem  Price", second),
+    ];
+    let id = test.document();
+    // Another time is another generation of the text.
+    test.environment.advance(std::time::Duration::from_secs(1));
+    test.ingest(&id, pages).await;
+}
+
+#[tokio::test]
+async fn an_outline_has_the_sections_and_the_elements_of_a_document() {
+    let mut test = Fixture::new().await;
+    with_structure(&mut test).await;
+    let outline = test.ok("pdf_outline", json!({})).await;
+    let sections: Vec<_> = outline["sections"].as_array().unwrap().iter().collect();
+    let shown: Vec<_> = sections
+        .iter()
+        .map(|found| json!([found["level"], found["title"], found["first_page"], found["last_page"]]))
+        .collect();
+    assert_eq!(
+        shown,
+        [json!([0, "", 1, 1]), json!([1, "Scope", 1, 2]), json!([2, "Services", 2, 2]), json!([1, "Fees", 2, 2])]
+    );
+    assert_eq!(outline["tables"], json!([{ "page": 2, "rows": 1, "columns": 2 }]));
+    let links = json!([
+        { "page": 1, "anchor": "terms", "url": "https://example.com" },
+        { "page": 2, "anchor": "", "to_page": 1 },
+    ]);
+    assert_eq!(outline["links"], links);
+    assert_eq!((&outline["images"][0]["page"], &outline["images"][0]["caption"]), (&json!(1), &json!("Fig. 1")));
+    assert!(text(&outline["images"][0]["image_id"]).ends_with(".p1i2"));
+    assert_eq!((outline.get("next_from_page"), outline.get("incomplete")), (None, None));
+    let rest = test.ok("pdf_outline", json!({ "from_page": 2 })).await;
+    assert_eq!(rest["sections"].as_array().unwrap().len(), 2);
+    assert!(test.error_of("pdf_outline", json!({ "from_page": 3 })).await.contains("has 2 pages"));
+}
+
+#[tokio::test]
+async fn an_outline_of_a_long_document_continues_on_a_later_page() {
+    let mut test = Fixture::new().await;
+    let page = |number: u32| NewPage {
+        structure: PageStructure {
+            headings: (0..20).map(|word| Heading { level: 1, title: "x".repeat(200), word }).collect(),
+            links: vec![Link { anchor: "a".repeat(200), target: LinkTarget::Page(1), area: None }; 10],
+            ..PageStructure::default()
+        },
+        ..NewPage::of_text(number, "word ".repeat(20))
+    };
+    let id = test.document();
+    test.environment.advance(std::time::Duration::from_secs(1));
+    test.ingest(&id, (1..=90).map(page).collect()).await;
+    let (mut from, mut found, mut calls) = (1, 0, 0);
+    loop {
+        let outline = test.ok("pdf_outline", json!({ "from_page": from })).await;
+        assert!(outline.to_string().len() <= folio_types::limits::TOOL_RESULT_BYTES);
+        found += outline["sections"].as_array().unwrap().len();
+        calls += 1;
+        match outline.get("next_from_page") {
+            Some(next) => from = next.as_u64().unwrap(),
+            None => break,
+        }
+    }
+    assert_eq!(found, 20 * 90);
+    assert!(calls > 5, "{calls}");
+}
+
+#[tokio::test]
+async fn a_section_is_read_within_its_tokens_and_continued() {
+    let mut test = Fixture::new().await;
+    with_structure(&mut test).await;
+    let ids = section_ids(&mut test).await;
+    let whole = test.ok("section_reader", json!({ "section_id": ids[1] })).await;
+    assert_eq!(whole["text"], "--- page 1 ---\nScope\nThe scope is wide.\n--- page 2 ---\nServices\nThey are many.\n");
+    assert_eq!((&whole["title"], &whole["level"], whole.get("truncated")), (&json!("Scope"), &json!(1), None));
+    let (mut id, mut words, mut calls) = (ids[1].clone(), Vec::new(), 0);
+    loop {
+        let part = test.ok("section_reader", json!({ "section_id": id, "max_tokens": 4 })).await;
+        let part_text = text(&part["text"]);
+        let lines = part_text.lines().filter(|line| !line.starts_with("--- page"));
+        words.extend(lines.flat_map(str::split_whitespace).map(str::to_owned));
+        calls += 1;
+        match part.get("rest_id") {
+            Some(rest) => id = text(rest),
+            None => break,
+        }
+        assert_eq!(part["truncated"], true);
+    }
+    assert_eq!(words.concat(), "ScopeThescopeiswide.ServicesTheyaremany.");
+    assert!(calls > 2, "{calls}");
+    test.assert_errors(
+        "section_reader",
+        [
+            (json!({ "section_id": "Scope" }), "pdf_outline"),
+            (json!({ "section_id": ids[1].replace(".s1", ".s9") }), "no section 9"),
+            (json!({ "section_id": format!("{}@7-0", ids[3]) }), "page 7"),
+        ],
+    )
+    .await;
+    with_structure(&mut test).await;
+    let error = test.error_of("section_reader", json!({ "section_id": ids[1] })).await;
+    assert!(error.contains("earlier text"), "{error}");
+}
 
 #[tokio::test]
 async fn text_is_returned_by_page_and_completely() {

@@ -7,6 +7,7 @@ use folio_types::profile::Subject;
 use folio_types::{DocumentId, ExtractionId, OrgId, Principal, PromptId, SchemaId, TagId, UserId};
 use serde_json::{Value, json};
 
+use crate::documents::section_ids;
 use crate::fixture::{Fixture, id_of, invoice, text};
 use crate::mcp::add_server;
 
@@ -41,6 +42,7 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
     test.extract(r#"{"total": 1}"#).await;
     test.models.add_own_model(&test.context.principal.org, "theirs");
     let (schema, prompt, document) = (id_of(&schema_revid), id_of(&prompt_revid), test.document());
+    let section = section_ids(&mut test).await.remove(0);
     let extraction = test.context.working.extraction.as_ref().unwrap().id.clone();
     add_server(&test, &test.context.principal.org).await;
     let missing = ["unknown"];
@@ -70,6 +72,9 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
     let mut called = BTreeSet::from(UNRELATED.map(str::to_owned));
     for (name, arguments) in [
         ("get_ocr_text", json!({})),
+        ("pdf_outline", json!({})),
+        ("pdf_outline", json!({ "document_id": document })),
+        ("section_reader", json!({ "section_id": section })),
         ("get_schema", json!({ "schema_revid": schema_revid })),
         ("validate_against_schema", json!({ "schema_revid": schema_revid, "data": {} })),
         ("get_prompt", json!({ "prompt_revid": prompt_revid })),

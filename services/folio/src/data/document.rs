@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 use super::export::Destination;
 use super::organization::Switch;
 use super::output::View;
-use super::{DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, present, tag, time};
+use super::{
+    DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, document_structure, present, tag,
+    time,
+};
 use crate::client::{Client, answer, explain};
 use crate::documents::{self, NewFile};
 use crate::progress::{Progress, ProgressLine};
@@ -29,6 +32,14 @@ pub(crate) enum Command {
     Show(ItemArguments),
     /// Print the text of a document.
     Text(Text),
+    /// List the sections of a document.
+    Outline(ItemArguments),
+    /// Print the text of a section of a document.
+    Section(document_structure::Section),
+    /// List the hyperlinks of a document.
+    Links(document_structure::Elements),
+    /// List the images that are embedded in a document, or write the images of a PDF file to a folder.
+    Images(document_structure::Images),
     /// Write the file of a document, or its PDF rendition, to a file or to standard output.
     Download(Download),
     /// Read the text of a document again, and wait for it.
@@ -144,6 +155,12 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::List(list) => list.list.data.run(async |client| documents_of(&client, &list).await).await,
         Command::Show(show) => show.data.run(async |client| one(&client, &show.item).await).await,
         Command::Text(text) => text.item.data.run(async |client| pages(&client, &text).await).await,
+        Command::Outline(outline) => {
+            outline.data.run(async |client| document_structure::outline(&client, &outline.item).await).await
+        }
+        Command::Section(section) => section.run().await,
+        Command::Links(links) => links.run().await,
+        Command::Images(images) => images.run().await,
         Command::Download(download) => {
             let to_terminal = download.to.is_none() && std::io::stdout().is_terminal();
             ensure!(!to_terminal, "the document may be a binary file: pass --to FILE, or redirect the output");

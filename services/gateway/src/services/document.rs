@@ -1,13 +1,17 @@
 //! Serves `DocumentService`.
 
+use folio_operations::document_structure::{
+    FoundSection, GetDocumentImage, GetDocumentStructure, GetSection, ImagePage, ListImages, ListLinks, OnPage,
+    StructurePages,
+};
 use folio_operations::document_watch::{DocumentChange, WatchDocument};
 use folio_operations::documents::{
     Content, DeleteDocument, DocumentPage, DocumentText, Download, DownloadDocument, DownloadForm, GetDocument,
     GetDocumentText, GetPageImage, GetPageWords, ListDocuments, PageWords, ReadDocumentAgain, UpdateDocument,
 };
-use folio_operations::{Call, ListRequest, Operation};
+use folio_operations::{Call, ListPage, ListRequest, Operation};
 use folio_proto::{fields, image_format, status, text_state, v1};
-use folio_resources::PageImage;
+use folio_resources::{Link, PageImage};
 use folio_storage::value::PageText;
 use futures::{StreamExt as _, TryStreamExt as _};
 use tonic::{Request, Response, Streaming};
@@ -15,6 +19,7 @@ use v1::document_service_server::DocumentService;
 use v1::download_document_response::Part;
 use v1::watch_document_response::Change;
 
+use super::document_structure::{image, link, section, section_id, table};
 use super::handler::{change, delete, get, read};
 use super::{Api, ResponseStream, RpcResult, bounded_stream, caller, grid, list_request, total_size};
 
@@ -22,6 +27,7 @@ use super::{Api, ResponseStream, RpcResult, bounded_stream, caller, grid, list_r
 impl DocumentService for Api {
     type DownloadDocumentStream = ResponseStream<v1::DownloadDocumentResponse>;
     type GetPageImageStream = ResponseStream<v1::GetPageImageResponse>;
+    type GetDocumentImageStream = ResponseStream<v1::GetDocumentImageResponse>;
     type WatchDocumentStream = ResponseStream<v1::WatchDocumentResponse>;
 
     async fn upload_document(
@@ -144,6 +150,87 @@ impl DocumentService for Api {
         let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
         let response = |content: Content| {
             let chunks = content.into_stream().map_ok(|chunk| v1::GetPageImageResponse { chunk: chunk.into() });
+            bounded_stream(chunks, limits, drain_ended)
+        };
+        self.call(request, call, response).await
+    }
+
+    read!(
+        get_document_structure,
+        GetDocumentStructureRequest,
+        GetDocumentStructureResponse,
+        |request| GetDocumentStructure {
+            document_id: fields::id("document_id", &request.document_id)?,
+            from_page: request.from_page,
+            page_count: request.page_count,
+        },
+        |pages: StructurePages| v1::GetDocumentStructureResponse {
+            sections: pages.sections().map(|found| section(&pages.text, found, pages.document.pages)).collect(),
+            tables: pages.tables.iter().map(|found| table(found, section_id(pages.section_of(found)))).collect(),
+            total_pages: pages.document.pages,
+            next_page: pages.next_page().unwrap_or_default(),
+            text_generation: v1::Document::from(&pages.document).text_generation,
+        }
+    );
+
+    read!(
+        get_section,
+        GetSectionRequest,
+        GetSectionResponse,
+        |request| GetSection {
+            section_id: fields::id("section_id", &request.section_id)?,
+            max_tokens: request.max_tokens,
+        },
+        |FoundSection { document, text, text_id }: FoundSection| v1::GetSectionResponse {
+            section: Some(section(&text_id, &text.section, document.pages)),
+            tokens: u32::try_from(text.tokens).unwrap_or(u32::MAX),
+            rest_id: section_id(text.rest),
+            pages: text.pages.into_iter().map(|page| v1::PageText { number: page.number, text: page.text }).collect(),
+        }
+    );
+
+    read!(
+        list_links,
+        ListLinksRequest,
+        ListLinksResponse,
+        |request| {
+            let v1::ListLinksRequest { document_id, page_size, page_token, skip } = request;
+            let list = ListRequest { page_size, page_token, skip, ..ListRequest::default() };
+            ListLinks { document_id: fields::id("document_id", &document_id)?, list }
+        },
+        |page: ListPage<OnPage<Link>>| v1::ListLinksResponse {
+            links: page.items.into_iter().map(link).collect(),
+            next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
+        }
+    );
+
+    read!(
+        list_images,
+        ListImagesRequest,
+        ListImagesResponse,
+        |request| {
+            let v1::ListImagesRequest { document_id, page_size, page_token, skip } = request;
+            let list = ListRequest { page_size, page_token, skip, ..ListRequest::default() };
+            ListImages { document_id: fields::id("document_id", &document_id)?, list }
+        },
+        |images: ImagePage| v1::ListImagesResponse {
+            images: images.page.items.iter().map(|found| image(images.id(found), found)).collect(),
+            total_size: total_size(images.page.total_size),
+            next_page_token: images.page.next_page_token,
+        }
+    );
+
+    async fn get_document_image(
+        &self,
+        request: Request<v1::GetDocumentImageRequest>,
+    ) -> RpcResult<Self::GetDocumentImageStream> {
+        let call = |request: v1::GetDocumentImageRequest| {
+            Ok(Call::new(GetDocumentImage { image_id: fields::id("image_id", &request.image_id)? }))
+        };
+        let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
+        let response = |content: Content| {
+            let chunks = content.into_stream().map_ok(|chunk| v1::GetDocumentImageResponse { chunk: chunk.into() });
             bounded_stream(chunks, limits, drain_ended)
         };
         self.call(request, call, response).await

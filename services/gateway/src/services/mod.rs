@@ -7,6 +7,7 @@ mod conversation;
 mod credit;
 mod dictionary;
 mod document;
+mod document_structure;
 mod extraction;
 mod grid;
 mod handler;

@@ -1,0 +1,60 @@
+//! The messages of the structure of documents.
+
+use folio_operations::document_structure::OnPage;
+use folio_proto::v1;
+use folio_resources::{EmbeddedImage, ImageId, Link, LinkTarget, PageArea, Section, SectionId, Table, TextId};
+
+/// `pages`: the number of pages of the document.
+pub(super) fn section(text: &TextId, section: &Section, pages: u32) -> v1::DocumentSection {
+    let id = |number| SectionId { text: text.clone(), number, rest: None };
+    v1::DocumentSection {
+        section_id: id(section.number).to_string(),
+        parent_section_id: section_id(section.parent.map(id)),
+        level: section.level.into(),
+        title: section.title.clone(),
+        first_page: section.start.page,
+        last_page: section.last_page(pages),
+        first_word: section.start.word,
+    }
+}
+
+/// Returns the text of an id. Empty: there is none.
+pub(super) fn section_id(id: Option<SectionId>) -> String {
+    id.map(|id| id.to_string()).unwrap_or_default()
+}
+
+pub(super) fn table((page, table): &(u32, Table), section_id: String) -> v1::DocumentTable {
+    v1::DocumentTable {
+        page: *page,
+        section_id,
+        rows: table.rows.iter().map(|cells| v1::TableRow { cells: cells.clone() }).collect(),
+        first_word: table.word,
+        word_count: table.words,
+        bounding_box: bounding_box(table.area),
+        is_cut: table.is_cut,
+    }
+}
+
+pub(super) fn link(OnPage { page, element }: OnPage<Link>) -> v1::DocumentLink {
+    let Link { anchor, target, area } = element;
+    let target = match target {
+        LinkTarget::Url(url) => v1::document_link::Target::Url(url),
+        LinkTarget::Page(page) => v1::document_link::Target::TargetPage(page),
+    };
+    v1::DocumentLink { page, anchor_text: anchor, target: Some(target), bounding_box: bounding_box(area) }
+}
+
+pub(super) fn image(id: ImageId, OnPage { page, element }: &OnPage<EmbeddedImage>) -> v1::DocumentImage {
+    v1::DocumentImage {
+        image_id: id.to_string(),
+        page: *page,
+        caption: element.caption.clone(),
+        width: element.width,
+        height: element.height,
+        bounding_box: bounding_box(element.area),
+    }
+}
+
+fn bounding_box(area: Option<PageArea>) -> Option<v1::BoundingBox> {
+    area.map(|area| area.fractions().into())
+}
