@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _};
 use folio_providers::{Options, ProviderChange, Providers, ReencryptedKeys, SecretsOptions, Vault};
-use folio_resources::{Kind, ModelSettings, ModelSettingsChange, Organization, OrganizationChange, Provider};
+use folio_resources::{Kind, ModelDefaults, ModelSettings, ModelSettingsChange, Organization, OrganizationChange, Provider};
 use folio_storage::{ResourceExecutor, StoredResource, Stores};
 use folio_storage_conformance::layer::{Layered, ResourceLayer};
 use folio_storage_embedded::EmbeddedStore;
@@ -91,6 +91,10 @@ fn own(url: &str, models: &[&str]) -> ProviderChange {
         models: Some(models),
         ..ProviderChange::default()
     }
+}
+
+fn default_model(name: &str) -> ModelDefaults {
+    ModelDefaults { default_model: Some(name.to_owned()), ..ModelDefaults::default() }
 }
 
 async fn complete(providers: &Providers, org: &OrgId, model: &str) -> Result<ModelReply, ModelError> {
@@ -314,7 +318,7 @@ async fn a_url_that_is_no_longer_permitted_affects_only_its_own_models() -> anyh
     let before = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
     before.update(write(&them), "inside", None, own(&sim.url(), &["scripted"])).await?;
     before.update(write(&them), "outside", None, own("https://models.example/v1", &["far"])).await?;
-    before.set_defaults(write(&them), None, Some("scripted".to_owned()), None).await?;
+    before.set_defaults(write(&them), None, default_model("scripted")).await?;
     assert_eq!(names(&before, &them).await?, ["scripted", "far", "hub-model"]);
 
     let after = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &[])?;
@@ -472,9 +476,10 @@ async fn changes_are_validated_and_conditional_on_the_version() -> anyhow::Resul
         provider.key.is_none() && provider.available.is_empty() && provider.discovered_at.is_none()
     };
     assert!(moved.providers.values().all(has_no_key_and_list), "a new URL deletes the key and the list");
-    let ghost = providers.set_defaults(write(&them), None, Some("ghost".to_owned()), None).await;
+    let ghost = providers.set_defaults(write(&them), None, default_model("ghost")).await;
     assert_eq!(reason(ghost), Err(Reason::ModelNotAvailable));
-    providers.set_defaults(write(&them), None, Some("a".to_owned()), Some(vec!["hub-model".to_owned()])).await?;
+    let fallbacks = Some(vec!["hub-model".to_owned()]);
+    providers.set_defaults(write(&them), None, ModelDefaults { fallbacks, ..default_model("a") }).await?;
     assert_eq!(providers.catalogue(&them).await?.default_model(), "a");
     providers.delete(write(&them), "mine", None).await?;
     assert_eq!(reason(providers.delete(write(&them), "mine", None).await), Err(Reason::NotFound));
