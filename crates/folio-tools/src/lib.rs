@@ -29,6 +29,7 @@ mod prompts;
 mod references;
 mod registry;
 mod repair;
+pub mod retrieval;
 pub mod rules;
 mod schemas;
 pub mod score;
