@@ -44,10 +44,13 @@ mod tests {
     #[test]
     fn a_batch_is_bounded_by_its_texts_and_characters() {
         assert!(batches::<&str>(&[]).is_empty());
-        assert_eq!(batches(&vec!["a"; BATCH_TEXTS_MAX + 1]), [0..BATCH_TEXTS_MAX, BATCH_TEXTS_MAX..BATCH_TEXTS_MAX + 1]);
+        assert_eq!(
+            batches(&vec!["a"; BATCH_TEXTS_MAX + 1]),
+            [0..BATCH_TEXTS_MAX, BATCH_TEXTS_MAX..BATCH_TEXTS_MAX + 1]
+        );
         let half = "ä".repeat(BATCH_CHARS_MAX / 2);
         let long = "x".repeat(BATCH_CHARS_MAX + 1);
-        assert_eq!(batches(&[&half, &half, "y", &long, "z"].map(str::to_owned)), [0..2, 2..3, 3..4, 4..5]);
+        assert_eq!(batches(&[half.as_str(), half.as_str(), "y", long.as_str(), "z"]), [0..2, 2..3, 3..4, 4..5]);
     }
 
     #[test]

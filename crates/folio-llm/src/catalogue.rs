@@ -223,7 +223,11 @@ mod tests {
             let refused = catalogue.for_embeddings(Some(name)).unwrap_err();
             assert_eq!(refused.reason, Reason::ModelNotAvailable, "{name}");
         }
-        assert_eq!(catalogue.candidates(catalogue.get("talks").unwrap(), |_| true).len(), 1, "no fallback of another kind");
+        assert_eq!(
+            catalogue.candidates(catalogue.get("talks").unwrap(), |_| true).len(),
+            1,
+            "no fallback of another kind"
+        );
         let wrong = catalogue.with_retrieval_models("rates".to_owned(), "vectors".to_owned());
         assert!(wrong.embedding_model().is_none() && wrong.rerank_model().is_none());
     }

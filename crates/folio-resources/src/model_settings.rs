@@ -132,7 +132,7 @@ fn omit_new_fields<S: Serializer>(models: &BTreeMap<String, ModelOptions>, store
     let written = models.iter().map(|(name, options)| {
         let mut options = serde_json::to_value(options).map_err(S::Error::custom)?;
         if let Some(fields) = options.as_object_mut() {
-            fields.retain(|field, value| !NEW_FIELDS.contains(&field.as_str()) || defaults.get(field) != Some(value));
+            fields.retain(|field, value| !NEW_FIELDS.contains(&field.as_str()) || defaults.get(field) != Some(&*value));
         }
         Ok((name, options))
     });

@@ -6,7 +6,8 @@ use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, 
 use folio_storage::{ConditionalRow, VectorKey};
 use folio_types::access::Role;
 use folio_types::{
-    BudgetPart, BudgetRoot, BudgetUse, DocumentId, JobId, OrgId, SessionToken, System, ThreadId, TokenId, TurnId, UserId,
+    BudgetPart, BudgetRoot, BudgetUse, DocumentId, JobId, OrgId, SessionToken, System, ThreadId, TokenId, TurnId,
+    UserId,
 };
 
 use super::context::Context;

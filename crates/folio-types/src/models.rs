@@ -26,7 +26,7 @@ pub enum OutputLimitField {
     None,
 }
 
-/// What a model does.
+/// The task of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelKind {
@@ -53,7 +53,7 @@ crate::settings! {
     pub struct ModelOptions {
         /// False disables the model.
         pub enabled: bool = true,
-        /// The fields about answers, tools and images have no effect on other models than chat models.
+        /// The task. The fields about answers, tools and images have no effect on embedding and rerank models.
         pub kind: ModelKind = ModelKind::Chat,
         /// Name of the model at the endpoint. Empty: the same name.
         pub upstream: String = String::new(),

@@ -36,7 +36,8 @@ struct Arguments {
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let arguments = Arguments::parse();
-    let mut builder = LlmSim::builder().listen(arguments.listen).record(arguments.record).dimensions(arguments.dimensions);
+    let mut builder =
+        LlmSim::builder().listen(arguments.listen).record(arguments.record).dimensions(arguments.dimensions);
     if arguments.hash_bodies {
         builder = builder.hash_bodies();
     }

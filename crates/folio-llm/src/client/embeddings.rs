@@ -150,7 +150,8 @@ fn parse(answer: &str, expected: Expected) -> Result<(Vec<Vec<f32>>, Option<Repo
     if !is_complete || data.iter().enumerate().any(|(index, embedding)| embedding.index != index) {
         return Err(malformed("expected one embedding per text, in order of index"));
     }
-    let vectors: Vec<_> = data.into_iter().map(|embedding| normalized(embedding.embedding)).collect::<Result<_, _>>()?;
+    let vectors: Vec<_> =
+        data.into_iter().map(|embedding| normalized(embedding.embedding)).collect::<Result<_, _>>()?;
     let length = vectors.first().map_or(0, Vec::len);
     let is_expected = match expected.dimensions {
         0 => length <= expected.dimensions_max(),
@@ -194,7 +195,8 @@ mod tests {
 
     #[test]
     fn vectors_come_in_the_order_of_the_texts_with_length_1() {
-        let body = r#"{"data": [{"index": 1, "embedding": [0.0, 2.0]}, {"index": 0, "embedding": [3, 4]}], "usage": {}}"#;
+        let body =
+            r#"{"data": [{"index": 1, "embedding": [0.0, 2.0]}, {"index": 0, "embedding": [3, 4]}], "usage": {}}"#;
         assert_eq!(parsed(body, 2, 0), Ok(vec![vec![0.6, 0.8], vec![0.0, 1.0]]));
         assert_eq!(parsed(body, 2, 2), parsed(body, 2, 0));
         let tiny = r#"{"data": [{"index": 0, "embedding": [1e-30, 0]}]}"#;

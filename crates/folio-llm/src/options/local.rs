@@ -45,10 +45,12 @@ impl Options {
 /// Returns the kind of a model by the usual names, such as `nomic-embed-text` and `bge-reranker-v2-m3`.
 fn kind_of(name: &str) -> ModelKind {
     let name = name.to_ascii_lowercase();
-    match () {
-        () if name.contains("rerank") => ModelKind::Rerank,
-        () if name.contains("embed") || known_input_tokens(&name).is_some() => ModelKind::Embedding,
-        () => ModelKind::Chat,
+    if name.contains("rerank") {
+        ModelKind::Rerank
+    } else if name.contains("embed") || known_input_tokens(&name).is_some() {
+        ModelKind::Embedding
+    } else {
+        ModelKind::Chat
     }
 }
 
@@ -86,6 +88,10 @@ mod tests {
         let options = Options::local(&ollama, "tiny");
         assert_eq!(options.models_of_unknown_size().count(), 0);
         let sizes = options.providers["ollama"].models.values().map(|model| model.context_tokens);
-        assert_eq!(sizes.collect::<Vec<_>>(), [0, 4_096, 4_096, 0, 2_000], "the size of a model's family does not apply");
+        assert_eq!(
+            sizes.collect::<Vec<_>>(),
+            [0, 4_096, 4_096, 0, 2_000],
+            "the size of a model's family does not apply"
+        );
     }
 }

@@ -48,11 +48,7 @@ impl Options {
             provider.models.insert(EMBEDDING_MODEL.to_owned(), embedding_model());
         }
         provider.models.entry(model.to_owned()).or_default();
-        Self {
-            default_model: model.to_owned(),
-            providers: [("openai".to_owned(), provider)].into(),
-            ..Self::default()
-        }
+        Self { default_model: model.to_owned(), providers: [("openai".to_owned(), provider)].into(), ..Self::default() }
     }
 }
 

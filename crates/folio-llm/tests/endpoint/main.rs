@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_llm::{
-    ModelError, ModelEvent, ModelKind, ModelOptions, ModelReply, ModelRequest, ModelStream, Models, OpenAiModels, Options,
+    ModelError, ModelEvent, ModelKind, ModelOptions, ModelReply, ModelRequest, ModelStream, Models, OpenAiModels,
+    Options,
 };
 use folio_testkit::{Simulated, seed};
 use folio_types::message::Message;

@@ -50,12 +50,16 @@ async fn vectors_of_similar_texts_are_similar_and_the_usage_is_reported() {
     let sim = started().await;
     let models = models(&sim.url());
     let answer = models.embed(embedding(&["total amount due", "red foxes jump", "the amount due is"])).await.unwrap();
-    let dot = |a: usize, b: usize| -> f32 { answer.vectors[a].iter().zip(&answer.vectors[b]).map(|(x, y)| x * y).sum() };
+    let dot =
+        |a: usize, b: usize| -> f32 { answer.vectors[a].iter().zip(&answer.vectors[b]).map(|(x, y)| x * y).sum() };
     assert!(dot(0, 2) > dot(0, 1) + 0.2 && (dot(1, 1) - 1.0).abs() < 1e-5);
     assert!(answer.usage.reported && answer.usage.input_tokens > 0 && answer.usage.model_calls == 1);
     let requests = sim.requests();
     assert_eq!((requests[0].path.as_str(), requests.len()), ("/v1/embeddings", 1));
-    assert_eq!((requests[0].header("x-client-request-id"), requests[0].header("authorization")), (Some("call.1"), Some("present")));
+    assert_eq!(
+        (requests[0].header("x-client-request-id"), requests[0].header("authorization")),
+        (Some("call.1"), Some("present"))
+    );
     assert_eq!(requested_dimensions(&sim), [Value::Null]);
     assert!(models.embed(embedding(&[])).await.unwrap().vectors.is_empty());
     let many = vec!["a"; BATCH_TEXTS_MAX + 1];

@@ -62,10 +62,7 @@ fn a_model_list_is_stored_for_the_url_that_it_was_read_from_and_within_the_bound
     let moved = applied(Some(settings), list("mine", "https://other.example/v1", 1)).unwrap_err();
     assert_eq!(moved.reason, Reason::VersionConflict);
     let full = applied(Some(stored), set("more", own(&[]))).unwrap();
-    assert_eq!(
-        applied(Some(full), list("more", url, 1)).unwrap().providers["more"].available,
-        Vec::<String>::new()
-    );
+    assert_eq!(applied(Some(full), list("more", url, 1)).unwrap().providers["more"].available, Vec::<String>::new());
 }
 
 #[test]
@@ -112,8 +109,7 @@ fn unknown_fields_of_stored_models_are_ignored_and_those_of_settings_are_errors(
     assert!(refused.contains("unknown field `price_of_images`"), "{refused}");
     let of = |evidence: bool| {
         let models = [("large".to_owned(), ModelOptions { evidence, ..ModelOptions::default() })].into();
-        serde_json::to_value(Provider { models, ..Provider::default() }).unwrap()["models"]["large"]["evidence"]
-            .clone()
+        serde_json::to_value(Provider { models, ..Provider::default() }).unwrap()["models"]["large"]["evidence"].clone()
     };
     assert_eq!((of(true), of(false)), (json!(true), Value::Null), "the default is not stored");
     let vectors = ModelOptions { kind: ModelKind::Embedding, dimensions: 256, ..ModelOptions::default() };

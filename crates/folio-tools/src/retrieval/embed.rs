@@ -31,7 +31,7 @@ pub const EMBED_BYTES_MAX: usize = 4 << 20;
 /// Characters of the digest of a batch in the key of its model call.
 const BATCH_DIGEST_CHARS: usize = 16;
 
-/// What texts are embedded for.
+/// The purpose of the vectors of texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EmbeddingPurpose {
     /// Passages of a document. Their cached vectors are removed with the document.

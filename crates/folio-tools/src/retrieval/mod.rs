@@ -5,6 +5,7 @@ mod embed;
 mod rerank;
 
 pub use embed::{
-    EMBED_BYTES_MAX, EMBED_TEXTS_MAX, EMBEDDING_OPERATION, Embedded, EmbeddingCall, EmbeddingPurpose, embed, embed_metered,
+    EMBED_BYTES_MAX, EMBED_TEXTS_MAX, EMBEDDING_OPERATION, Embedded, EmbeddingCall, EmbeddingPurpose, embed,
+    embed_metered,
 };
 pub use rerank::{RERANK_BYTES_MAX, RERANK_OPERATION, RerankCall, Reranked, rerank, rerank_metered};

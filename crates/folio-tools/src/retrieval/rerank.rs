@@ -129,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_query_and_its_documents_are_bounded() {
-        let field = |query: &str, documents: &[String]| check(query, documents).unwrap_err().violations[0].field.clone();
+        let field =
+            |query: &str, documents: &[String]| check(query, documents).unwrap_err().violations[0].field.clone();
         assert!(check("a", &[]).is_ok() && check("a", &["".to_owned()]).is_ok());
         assert_eq!(field(" ", &[]), "query");
         assert_eq!(field("a", &vec![String::new(); RERANK_DOCUMENTS_MAX + 1]), "documents");

@@ -43,7 +43,9 @@ impl Delivery {
         };
         let mut broken = BrokenPart::default();
         match fault {
-            Some(Fault::Status { code, retry_after, body }) => return Err(Box::new(self.status(code, retry_after, body))),
+            Some(Fault::Status { code, retry_after, body }) => {
+                return Err(Box::new(self.status(code, retry_after, body)));
+            }
             Some(Fault::Reset { after_chunks: 0 }) => return Err(Box::new(self.reset_now())),
             Some(Fault::Garbage { after_chunks: 0 }) => return Err(Box::new(self.garbage())),
             Some(Fault::Hang { after_chunks: 0 }) => {
