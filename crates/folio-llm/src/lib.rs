@@ -8,7 +8,7 @@
 //! `async-openai` sends the other requests.
 //!
 //! - [`Models`], [`ModelRequest`], [`ModelEvent`], [`Progress`]: the port
-//! - [`EmbeddingRequest`], [`RerankRequest`]: models for retrieval; [`batches`]: the bounds of their requests
+//! - [`EmbeddingRequest`], [`RerankRequest`]: models for retrieval; [`batches()`]: the bounds of their requests
 //! - [`Catalogue`]: the models that an organization may call
 //! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
 //! - [`Endpoints`]: endpoints that several tenants share; [`AddressPolicy`]: address restrictions for tenants' URLs

@@ -84,7 +84,7 @@ pub struct EmbeddingRequest {
     pub org: OrgId,
     /// Name of an embedding model in the organization's catalogue.
     pub model: String,
-    /// At most [`crate::BATCH_TEXTS_MAX`] texts. The caller divides more texts by [`crate::batches`].
+    /// At most [`crate::BATCH_TEXTS_MAX`] texts. The caller divides more texts by [`crate::batches()`].
     pub texts: Vec<String>,
     /// Progress of this call only.
     pub progress: Progress,

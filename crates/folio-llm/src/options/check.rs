@@ -193,7 +193,7 @@ fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
     let is_less = context == 0 || model.max_output_tokens < context;
     let output = !is_chat || (model.max_output_tokens >= 1 && is_less);
     problems.check(output, format_args!("{path}.max_output_tokens"), "must be at least 1 and less than context_tokens");
-    let dimensions = format_args!("{path}.dimensions").to_string();
+    let dimensions = format!("{path}.dimensions");
     problems.number(&dimensions, model.dimensions, 0, DIMENSIONS_MAX);
     let has_vectors = model.dimensions == 0 || model.kind == ModelKind::Embedding;
     problems.check(has_vectors, &dimensions, "is only permitted with kind = \"embedding\"");

@@ -10,8 +10,8 @@ use super::{Options, known_input_tokens};
 
 /// The start of a normalized model name, and the context size of the models whose name starts with it.
 pub(super) struct Family {
-    prefix: &'static str,
-    tokens: u32,
+    pub(super) prefix: &'static str,
+    pub(super) tokens: u32,
 }
 
 pub(super) const fn family(prefix: &'static str, tokens: u32) -> Family {
