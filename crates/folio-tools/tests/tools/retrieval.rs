@@ -6,7 +6,7 @@ use folio_llm::{BATCH_TEXTS_MAX, ModelError};
 use folio_resources::{Document, DocumentChange};
 use folio_tools::retrieval::{Embedded, EmbeddingCall, EmbeddingPurpose, RerankCall, embed, rerank};
 use folio_types::op::{Expected, Write};
-use folio_types::{Environment as _, OrgId, Reason, Result};
+use folio_types::{OrgId, Reason, Result};
 
 use crate::fixture::{Fixture, usage};
 
