@@ -363,7 +363,8 @@ mod tests {
             let tenant = ModelSettings { embedding_model, rerank_model, ..settings(&[("zzz", own.clone())]) };
             let (platform, org, nothing) = (OrgId::platform(), OrgId::derive(&["tenant"]), ModelSettings::default());
             let layers = (Layer { org: &platform, settings: &nothing }, Layer { org: &org, settings: &tenant });
-            let options = resolve(&table, &layers.0, &layers.1, |_, _, _| None).options;
+            let open = |_: &OrgId, _: &str, _: &SealedKey| None;
+            let options = resolve(&table, &layers.0, &layers.1, open).options;
             [options.default_embedding_model, options.default_rerank_model]
         };
         assert_eq!(found("own-vectors", "own-rates"), ["own-vectors", "own-rates"]);
