@@ -1,5 +1,6 @@
-//! The models that an organization may call: list, default model, fallbacks.
+//! The models that an organization may call: lists, default models, fallbacks.
 
+use folio_types::models::ModelKind;
 use folio_types::{Error, Reason, Result};
 
 use crate::model::ModelInfo;
@@ -12,31 +13,71 @@ const LISTED_BYTES: usize = 2_000;
 /// Snapshot of the models of an organization.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalogue {
+    /// Chat models.
     models: Vec<ModelInfo>,
+    /// Embedding and rerank models, sorted by name.
+    retrieval: Vec<ModelInfo>,
     default_model: String,
     fallbacks: Vec<String>,
+    embedding_model: String,
+    rerank_model: String,
 }
 
 impl Catalogue {
     /// Creates a catalogue from the enabled models in any order, the name of the default model, and the names of the
-    /// fallbacks, best first.
-    pub fn new(mut models: Vec<ModelInfo>, default_model: String, fallbacks: Vec<String>) -> Self {
+    /// fallbacks, best first. It has no default embedding and rerank model.
+    pub fn new(models: Vec<ModelInfo>, default_model: String, fallbacks: Vec<String>) -> Self {
+        let (mut models, mut retrieval): (Vec<_>, Vec<_>) =
+            models.into_iter().partition(|model| model.options.kind == ModelKind::Chat);
         models.sort_by(|a, b| a.name.cmp(&b.name));
         models.sort_by_key(|model| model.name != default_model);
-        Self { models, default_model, fallbacks }
+        retrieval.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { models, retrieval, default_model, fallbacks, ..Self::default() }
     }
 
-    /// Returns every enabled model: the default first, the others sorted by name.
+    /// Sets the default embedding model and the rerank model. Empty: none.
+    #[must_use]
+    pub fn with_retrieval_models(self, embedding_model: String, rerank_model: String) -> Self {
+        Self { embedding_model, rerank_model, ..self }
+    }
+
+    /// Returns every enabled chat model: the default first, the others sorted by name.
     pub fn list(&self) -> &[ModelInfo] {
         &self.models
+    }
+
+    /// Returns every enabled embedding and rerank model, sorted by name.
+    pub fn retrieval_models(&self) -> &[ModelInfo] {
+        &self.retrieval
     }
 
     pub fn default_model(&self) -> &str {
         &self.default_model
     }
 
+    /// Returns a chat model.
     pub fn get(&self, name: &str) -> Option<&ModelInfo> {
         self.models.iter().find(|model| model.name == name)
+    }
+
+    /// Returns the embedding model that the organization has chosen. None: searches are lexical only.
+    pub fn embedding_model(&self) -> Option<&ModelInfo> {
+        self.retrieval_model(&self.embedding_model, ModelKind::Embedding)
+    }
+
+    /// Returns the rerank model that the organization has chosen. None: results are not reranked.
+    pub fn rerank_model(&self) -> Option<&ModelInfo> {
+        self.retrieval_model(&self.rerank_model, ModelKind::Rerank)
+    }
+
+    /// Returns the model for embeddings (None: the chosen one). The error `MODEL_NOT_AVAILABLE` lists the embedding models.
+    pub fn for_embeddings(&self, name: Option<&str>) -> Result<&ModelInfo> {
+        self.require_retrieval(name.unwrap_or(&self.embedding_model), "embeddings", ModelKind::Embedding)
+    }
+
+    /// Returns the model for reranking (None: the chosen one). The error `MODEL_NOT_AVAILABLE` lists the rerank models.
+    pub fn for_reranking(&self, name: Option<&str>) -> Result<&ModelInfo> {
+        self.require_retrieval(name.unwrap_or(&self.rerank_model), "reranking", ModelKind::Rerank)
     }
 
     /// Returns the model for a chat (None: the default). The error `MODEL_NOT_AVAILABLE` lists the models that chats
@@ -65,17 +106,29 @@ impl Catalogue {
 
     fn require(&self, name: Option<&str>, purpose: &str, fits: impl Fn(&ModelInfo) -> bool) -> Result<&ModelInfo> {
         let name = name.unwrap_or(&self.default_model);
-        if let Some(model) = self.get(name).filter(|model| fits(model)) {
-            return Ok(model);
-        }
-        let shown: String = name.chars().take(SHOWN_CHARS).collect();
-        let allowed = listed(self.models.iter().filter(|model| fits(model)).map(|model| model.name.as_str()));
-        let message = format!(
-            "model {shown:?} is not available for {purpose}; allowed: {}",
-            if allowed.is_empty() { "none" } else { &allowed }
-        );
-        Err(Error::precondition(Reason::ModelNotAvailable, message).detail("allowed", allowed))
+        let found = self.get(name).filter(|model| fits(model));
+        found.ok_or_else(|| not_available(name, purpose, self.models.iter().filter(|model| fits(model))))
     }
+
+    fn retrieval_model(&self, name: &str, kind: ModelKind) -> Option<&ModelInfo> {
+        self.retrieval.iter().find(|model| model.name == name && model.options.kind == kind)
+    }
+
+    fn require_retrieval(&self, name: &str, purpose: &str, kind: ModelKind) -> Result<&ModelInfo> {
+        let allowed = || self.retrieval.iter().filter(|model| model.options.kind == kind);
+        self.retrieval_model(name, kind).ok_or_else(|| not_available(name, purpose, allowed()))
+    }
+}
+
+/// Returns the error `MODEL_NOT_AVAILABLE` with the names of the allowed models.
+fn not_available<'a>(name: &str, purpose: &str, allowed: impl Iterator<Item = &'a ModelInfo>) -> Error {
+    let shown: String = name.chars().take(SHOWN_CHARS).collect();
+    let allowed = listed(allowed.map(|model| model.name.as_str()));
+    let message = format!(
+        "model {shown:?} is not available for {purpose}; allowed: {}",
+        if allowed.is_empty() { "none" } else { &allowed }
+    );
+    Error::precondition(Reason::ModelNotAvailable, message).detail("allowed", allowed)
 }
 
 /// Joins names, as many as fit into [`LISTED_BYTES`].
@@ -141,5 +194,41 @@ mod tests {
         assert_eq!(names(catalogue.candidates(reads, |model| model.options.prompts)), ["reads", "both"]);
         let both = catalogue.get("both").unwrap();
         assert_eq!(names(catalogue.candidates(both, |_| true)), ["both", "talks"]);
+    }
+
+    #[test]
+    fn models_for_retrieval_are_separate_from_chat_models() {
+        let model = |name: &str, kind| ModelInfo {
+            name: name.to_owned(),
+            options: ModelOptions { kind, ..ModelOptions::default() },
+            ..ModelInfo::default()
+        };
+        let models = vec![
+            model("vectors", ModelKind::Embedding),
+            model("talks", ModelKind::Chat),
+            model("rates", ModelKind::Rerank),
+            model("short-vectors", ModelKind::Embedding),
+        ];
+        let catalogue = Catalogue::new(models, "talks".to_owned(), vec!["vectors".to_owned()]);
+        assert_eq!((catalogue.list().len(), catalogue.retrieval_models().len()), (1, 3));
+        assert!(catalogue.get("vectors").is_none(), "an embedding model answers no messages");
+        assert!(catalogue.embedding_model().is_none() && catalogue.rerank_model().is_none());
+        let refused = catalogue.for_embeddings(None).unwrap_err();
+        assert_eq!(refused.details["allowed"], "short-vectors, vectors");
+        let catalogue = catalogue.with_retrieval_models("vectors".to_owned(), "rates".to_owned());
+        assert_eq!(catalogue.for_embeddings(None).unwrap().name, "vectors");
+        assert_eq!(catalogue.for_embeddings(Some("short-vectors")).unwrap().name, "short-vectors");
+        assert_eq!(catalogue.for_reranking(None).unwrap().name, "rates");
+        for name in ["rates", "talks", "other"] {
+            let refused = catalogue.for_embeddings(Some(name)).unwrap_err();
+            assert_eq!(refused.reason, Reason::ModelNotAvailable, "{name}");
+        }
+        assert_eq!(
+            catalogue.candidates(catalogue.get("talks").unwrap(), |_| true).len(),
+            1,
+            "no fallback of another kind"
+        );
+        let wrong = catalogue.with_retrieval_models("rates".to_owned(), "vectors".to_owned());
+        assert!(wrong.embedding_model().is_none() && wrong.rerank_model().is_none());
     }
 }

@@ -13,6 +13,7 @@ mod live;
 mod local;
 mod openai;
 mod refused_parameters;
+mod rerank;
 mod streaming_call;
 mod traced;
 
@@ -20,6 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_types::models::ModelKind;
 use folio_types::settings::InvalidSettings;
 use folio_types::{Environment, Error, OrgId};
 
@@ -31,9 +33,12 @@ pub use local::{
 };
 
 use crate::catalogue::Catalogue;
-use crate::model::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
+use crate::model::{
+    EmbeddingRequest, Embeddings, ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RerankRequest,
+    Reranking,
+};
 use crate::network::AddressPolicy;
-use crate::options::{EmbeddingOptions, Options};
+use crate::options::Options;
 use endpoint::Endpoint;
 
 /// Models behind OpenAI-compatible endpoints. Clones share the table.
@@ -46,26 +51,12 @@ struct Table {
     options: Options,
     endpoints: Vec<Arc<Endpoint>>,
     models: HashMap<String, Entry>,
-    embeddings: HashMap<String, EmbeddingEntry>,
     catalogue: Arc<Catalogue>,
-    default_embedding_model: String,
 }
 
 struct Entry {
     endpoint: Arc<Endpoint>,
     info: ModelInfo,
-}
-
-impl Entry {
-    /// Returns the name of the model at its endpoint.
-    fn upstream(&self) -> &str {
-        upstream(&self.info.name, &self.info.options.upstream)
-    }
-}
-
-struct EmbeddingEntry {
-    endpoint: Arc<Endpoint>,
-    options: EmbeddingOptions,
 }
 
 impl OpenAiModels {
@@ -90,9 +81,7 @@ impl OpenAiModels {
             options: Options::default(),
             endpoints: Vec::new(),
             models: HashMap::new(),
-            embeddings: HashMap::new(),
             catalogue: Arc::default(),
-            default_embedding_model: String::new(),
         };
         for (name, provider) in options.providers.iter().filter(|(_, provider)| provider.enabled) {
             let endpoint = shared.endpoint(name, provider, owner_of(name))?;
@@ -100,10 +89,6 @@ impl OpenAiModels {
                 let info = ModelInfo { name: model.clone(), provider: name.clone(), options: options.clone() };
                 let entry = Entry { endpoint: Arc::clone(&endpoint), info };
                 table.models.insert(model.clone(), entry);
-            }
-            for (model, options) in &provider.embedding_models {
-                let entry = EmbeddingEntry { endpoint: Arc::clone(&endpoint), options: options.clone() };
-                table.embeddings.insert(model.clone(), entry);
             }
             table.endpoints.push(endpoint);
         }
@@ -124,13 +109,9 @@ impl OpenAiModels {
         self.table.endpoints.iter().map(|endpoint| endpoint.status()).collect()
     }
 
-    /// Returns the default embedding model. None: no embedding model is configured.
-    pub fn default_embedding_model(&self) -> Option<&str> {
-        Some(self.table.default_embedding_model.as_str()).filter(|name| !name.is_empty())
-    }
-
-    fn entry(&self, model: &str) -> Result<&Entry, ModelError> {
-        self.table.models.get(model).ok_or_else(|| ModelError::NotAvailable(model.chars().take(200).collect()))
+    fn entry(&self, model: &str, kind: ModelKind) -> Result<&Entry, ModelError> {
+        let entry = self.table.models.get(model).filter(|entry| entry.info.options.kind == kind);
+        entry.ok_or_else(|| ModelError::NotAvailable(model.chars().take(200).collect()))
     }
 }
 
@@ -138,21 +119,22 @@ impl Table {
     fn select_defaults(&mut self, options: &Options) {
         let mut models: Vec<ModelInfo> = self.models.values().map(|entry| entry.info.clone()).collect();
         models.sort_by(|a, b| a.name.cmp(&b.name));
-        let first = models.iter().find(|model| model.options.chat).or(models.first()).map(|model| model.name.clone());
-        let named = Some(options.default_model.clone()).filter(|named| self.models.contains_key(named));
-        let default = named.or(first).unwrap_or_default();
-        self.catalogue = Arc::new(Catalogue::new(models, default, options.fallbacks.clone()));
-        let named = Some(options.default_embedding_model.clone());
-        self.default_embedding_model = named.filter(|named| self.embeddings.contains_key(named)).unwrap_or_default();
-        if self.default_embedding_model.is_empty() {
-            self.default_embedding_model = self.embeddings.keys().min().cloned().unwrap_or_default();
-        }
+        let named = |name: &String, kind: ModelKind| {
+            let is_named = |entry: &&Entry| entry.info.options.kind == kind;
+            self.models.get(name).filter(is_named).map(|entry| entry.info.name.clone())
+        };
+        let of_kind = |kind: ModelKind| models.iter().filter(move |model| model.options.kind == kind);
+        let first = |model: Option<&ModelInfo>| model.map(|model| model.name.clone());
+        let chat = named(&options.default_model, ModelKind::Chat)
+            .or_else(|| first(of_kind(ModelKind::Chat).find(|model| model.options.chat)))
+            .or_else(|| first(of_kind(ModelKind::Chat).next()));
+        let embedding = named(&options.default_embedding_model, ModelKind::Embedding)
+            .or_else(|| first(of_kind(ModelKind::Embedding).next()));
+        let rerank = named(&options.default_rerank_model, ModelKind::Rerank);
+        let catalogue = Catalogue::new(models, chat.unwrap_or_default(), options.fallbacks.clone());
+        let retrieval = (embedding.unwrap_or_default(), rerank.unwrap_or_default());
+        self.catalogue = Arc::new(catalogue.with_retrieval_models(retrieval.0, retrieval.1));
     }
-}
-
-/// Returns the name of a model at its endpoint.
-fn upstream<'a>(name: &'a str, upstream: &'a str) -> &'a str {
-    if upstream.is_empty() { name } else { upstream }
 }
 
 #[async_trait]
@@ -162,24 +144,18 @@ impl Models for OpenAiModels {
     }
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        chat::stream(self.entry(&request.model)?, &request).await
+        chat::stream(self.entry(&request.model, ModelKind::Chat)?, &request).await
     }
 
     async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
-        chat::complete(self.entry(&request.model)?, &request).await
+        chat::complete(self.entry(&request.model, ModelKind::Chat)?, &request).await
     }
 
-    async fn embed(&self, org: &OrgId, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
-        let model = if model.is_empty() { self.table.default_embedding_model.as_str() } else { model };
-        let entry = self.table.embeddings.get(model);
-        let entry = entry.ok_or_else(|| ModelError::NotAvailable(model.chars().take(200).collect()))?;
-        embeddings::embed(
-            &entry.endpoint,
-            org,
-            upstream(model, &entry.options.upstream),
-            entry.options.dimensions,
-            texts,
-        )
-        .await
+    async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings, ModelError> {
+        embeddings::embed(self.entry(&request.model, ModelKind::Embedding)?, &request).await
+    }
+
+    async fn rerank(&self, request: RerankRequest) -> Result<Reranking, ModelError> {
+        rerank::rerank(self.entry(&request.model, ModelKind::Rerank)?, &request).await
     }
 }

@@ -8,6 +8,7 @@
 //! `async-openai` sends the other requests.
 //!
 //! - [`Models`], [`ModelRequest`], [`ModelEvent`], [`Progress`]: the port
+//! - [`EmbeddingRequest`], [`RerankRequest`]: models for retrieval; [`batches()`]: the bounds of their requests
 //! - [`Catalogue`]: the models that an organization may call
 //! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
 //! - [`Endpoints`]: endpoints that several tenants share; [`AddressPolicy`]: address restrictions for tenants' URLs
@@ -16,6 +17,7 @@
 //! - [`schema`]: validation of schemas and data
 //! - [`count_tokens`]: upper estimate without a tokenizer
 
+mod batches;
 mod catalogue;
 mod client;
 mod error_message;
@@ -30,6 +32,7 @@ pub mod stream;
 mod tokens;
 mod tools;
 
+pub use batches::{BATCH_CHARS_MAX, BATCH_TEXTS_MAX, RERANK_DOCUMENTS_MAX, batches, rerank_tokens};
 pub use catalogue::Catalogue;
 pub use client::{
     AccountOwner, CONTEXT_VARIABLE, DetectedEndpoint, EndpointStatus, Endpoints, LOCAL_ENDPOINTS, ListedModel,
@@ -37,7 +40,7 @@ pub use client::{
 };
 pub use model::*;
 pub use network::{AddressPolicy, Network};
-pub use options::{EmbeddingOptions, ModelOptions, Options, ProviderOptions};
+pub use options::{ModelKind, ModelOptions, Options, ProviderOptions};
 pub use progress::Progress;
-pub use tokens::{MESSAGE_OVERHEAD_TOKENS, count_tokens};
+pub use tokens::{MESSAGE_OVERHEAD_TOKENS, count_tokens, prefix_within_tokens};
 pub use tools::{ToolDefinition, Tools};

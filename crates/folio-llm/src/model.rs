@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
-use folio_types::models::{ModelOptions, ModelPrices};
+use folio_types::models::{ModelKind, ModelOptions, ModelPrices};
 use folio_types::{Error, OrgId, Temperature};
 use futures::stream::BoxStream;
 use serde_json::Value;
@@ -73,6 +73,61 @@ pub struct ResponseFormat {
     pub schema: Value,
     /// Requests that the provider enforces the schema.
     pub strict: bool,
+}
+
+/// A request of embeddings.
+#[derive(Debug, Clone)]
+pub struct EmbeddingRequest {
+    /// Id of the call, as in [`ModelRequest::call_id`].
+    pub call_id: String,
+    /// Organization on whose behalf the call is made. Selects the catalogue and the queue at the endpoint.
+    pub org: OrgId,
+    /// Name of an embedding model in the organization's catalogue.
+    pub model: String,
+    /// At most [`crate::BATCH_TEXTS_MAX`] texts. The caller divides more texts by [`crate::batches()`].
+    pub texts: Vec<String>,
+    /// Progress of this call only.
+    pub progress: Progress,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Embeddings {
+    /// One vector of length 1 per text, in order. All have the same number of dimensions.
+    pub vectors: Vec<Vec<f32>>,
+    pub usage: Usage,
+}
+
+/// A request to rate texts by their relevance to a query.
+#[derive(Debug, Clone)]
+pub struct RerankRequest {
+    /// Id of the call, as in [`ModelRequest::call_id`].
+    pub call_id: String,
+    /// Organization on whose behalf the call is made. Selects the catalogue and the queue at the endpoint.
+    pub org: OrgId,
+    /// Name of a rerank model in the organization's catalogue.
+    pub model: String,
+    pub query: String,
+    /// At most [`crate::RERANK_DOCUMENTS_MAX`] texts.
+    pub documents: Vec<String>,
+    /// Maximum number of results.
+    pub top_n: usize,
+    /// Progress of this call only.
+    pub progress: Progress,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Reranking {
+    /// The most relevant documents, best first; each at most once.
+    pub results: Vec<RankedDocument>,
+    pub usage: Usage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RankedDocument {
+    /// Position in the request.
+    pub index: usize,
+    /// Finite. Its range depends on the model.
+    pub relevance: f64,
 }
 
 /// An event of a streaming call. The last event of a successful stream is `Done`.
@@ -276,7 +331,7 @@ impl From<ModelError> for Error {
     }
 }
 
-/// An enabled chat model with its settings.
+/// An enabled model with its settings.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelInfo {
     /// Name that requests use.
@@ -286,9 +341,22 @@ pub struct ModelInfo {
 }
 
 impl ModelInfo {
+    /// Returns the prices of a call. An embedding or rerank model has no output tokens, so that its input price is sufficient.
     pub fn prices(&self) -> ModelPrices {
-        let ModelOptions { input_price, cached_input_price, output_price, .. } = self.options;
-        ModelPrices { input: input_price, cached_input: cached_input_price, output: output_price }
+        let ModelOptions { kind, input_price, cached_input_price, output_price, .. } = self.options;
+        let output = output_price.or_else(|| (kind != ModelKind::Chat).then_some(0));
+        ModelPrices { input: input_price, cached_input: cached_input_price, output }
+    }
+
+    /// Returns the name of the model at its endpoint.
+    pub fn upstream(&self) -> &str {
+        self.options.upstream_of(&self.name)
+    }
+
+    /// Returns the identity of the vectors of an embedding model: only vectors with equal identities can be compared. It
+    /// contains the provider, the model's name at the endpoint, and the stated length of vectors.
+    pub fn vector_space(&self) -> String {
+        format!("{}/{}/{}", self.provider, self.upstream(), self.options.dimensions)
     }
 }
 
@@ -306,6 +374,13 @@ pub trait Models: Send + Sync {
     /// Makes a non-streaming call.
     async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError>;
 
-    /// Returns one embedding per text, in order. An empty model name selects the default embedding model.
-    async fn embed(&self, org: &OrgId, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError>;
+    /// Returns the embeddings of texts with one request to the endpoint, apart from retries.
+    async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings, ModelError> {
+        Err(ModelError::NotAvailable(request.model))
+    }
+
+    /// Rates texts with one request to the endpoint, apart from retries.
+    async fn rerank(&self, request: RerankRequest) -> Result<Reranking, ModelError> {
+        Err(ModelError::NotAvailable(request.model))
+    }
 }

@@ -11,14 +11,16 @@ use folio_breaker::BreakerOptions;
 
 mod check;
 mod context_sizes;
+mod input_sizes;
 mod local;
 mod openai;
 
-pub(crate) use check::{THINKING_TOKENS_MIN, is_model_name};
+pub(crate) use check::{DIMENSIONS_MAX, THINKING_TOKENS_MIN, is_model_name};
 pub use check::{check_http_url, check_url, model_problem};
 pub(crate) use context_sizes::is_context_size;
 pub use context_sizes::{complete_sizes, known_context_tokens};
-pub use folio_types::models::{ModelOptions, OutputLimitField};
+pub use folio_types::models::{ModelKind, ModelOptions, OutputLimitField};
+pub use input_sizes::known_input_tokens;
 pub use local::LocalOptions;
 pub use openai::OPENAI_BASE_URL;
 
@@ -35,8 +37,10 @@ const BYTES_PER_TOKEN: usize = 4;
 pub struct Options {
     /// Default model. Empty: the first enabled chat model by name.
     pub default_model: String,
-    /// Default embedding model. Empty: the first by name.
+    /// Default embedding model. Empty: the first enabled embedding model by name.
     pub default_embedding_model: String,
+    /// Default rerank model. Empty: none.
+    pub default_rerank_model: String,
     /// Fallback models, best first, used if the endpoint of a model is unavailable or limits the rate. Empty: none.
     pub fallbacks: Vec<String>,
     /// Providers by name. The operator chooses the names.
@@ -52,10 +56,10 @@ pub struct Options {
 }
 
 folio_types::settings! {
-    /// An endpoint with the OpenAI chat completions protocol.
+    /// An endpoint with the OpenAI protocol.
     pub struct ProviderOptions {
         pub enabled: bool = true,
-        /// URL below which `chat/completions` and `embeddings` are, such as `https://api.openai.com/v1`.
+        /// URL below which `chat/completions`, `embeddings` and `rerank` are, such as `https://api.openai.com/v1`.
         pub base_url: String = String::new(),
         /// API key. Empty: no key is sent.
         pub api_key: Secret = Secret::default(),
@@ -75,10 +79,8 @@ folio_types::settings! {
         /// Requests usage in streams (`stream_options.include_usage`). Set to false for endpoints that refuse it; Folio
         /// then counts the tokens.
         pub stream_usage: bool = true,
-        /// Chat models, by the name that requests use.
+        /// Models, by the name that requests use.
         pub models: BTreeMap<String, ModelOptions> = BTreeMap::new(),
-        /// Embedding models, by the name that requests use.
-        pub embedding_models: BTreeMap<String, EmbeddingOptions> = BTreeMap::new(),
     }
 }
 
@@ -86,15 +88,6 @@ impl ProviderOptions {
     pub fn takes_own_keys(&self) -> bool {
         self.own_keys.unwrap_or(!self.api_key.is_empty())
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EmbeddingOptions {
-    /// Name of the model at the endpoint. Empty: the same name.
-    pub upstream: String,
-    /// Length of the vectors to request. 0: the default of the model.
-    pub dimensions: u32,
 }
 
 folio_types::settings! {

@@ -67,6 +67,22 @@ pub fn count_tokens(text: &str) -> u64 {
     total.saturating_add(run_tokens(run.0, run.1, None))
 }
 
+/// Maximum characters of a token in [`count_tokens`]: four letters, and the space before them.
+const CHARS_PER_TOKEN_MAX: usize = 5;
+
+/// Returns the longest prefix of a text with at most `max` tokens by the upper estimate.
+pub fn prefix_within_tokens(text: &str, max: u64) -> &str {
+    if count_tokens(text) <= max {
+        return text;
+    }
+    let chars = usize::try_from(max).unwrap_or(usize::MAX).saturating_add(1).saturating_mul(CHARS_PER_TOKEN_MAX);
+    let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).take(chars).chain([text.len()]).collect();
+    // A longer prefix never has fewer tokens.
+    let fitting = ends.partition_point(|end| text.get(..*end).is_some_and(|prefix| count_tokens(prefix) <= max));
+    let end = fitting.checked_sub(1).and_then(|last| ends.get(last)).copied().unwrap_or_default();
+    text.get(..end).unwrap_or_default()
+}
+
 /// Returns a lower estimate of the tokens of a text: one for each sequence of letters and digits, because no vocabulary in
 /// use joins words, and one for three wide characters. Punctuation and white space do not count, because a sequence of
 /// them may be part of another token.
@@ -136,5 +152,19 @@ mod tests {
             assert!(counted >= last);
             last = counted;
         }
+    }
+
+    #[test]
+    fn a_prefix_is_the_longest_within_its_tokens() {
+        let text = "Invoice 4711: total 1,234.50 EUR — fällig am 3. März\n\n\t請求書 and some more words";
+        for max in 0..count_tokens(text) {
+            let prefix = prefix_within_tokens(text, max);
+            assert!(text.starts_with(prefix) && count_tokens(prefix) <= max, "{max}: {prefix:?}");
+            let next = text[prefix.len()..].chars().next().unwrap().len_utf8();
+            assert!(count_tokens(&text[..prefix.len() + next]) > max, "{max}: {prefix:?} is not the longest");
+        }
+        assert_eq!(prefix_within_tokens(text, count_tokens(text)), text);
+        assert_eq!(prefix_within_tokens("", 0), "");
+        assert_eq!(prefix_within_tokens(&"wide 漢 ".repeat(100_000), 7), "wide 漢 wide 漢 wide ");
     }
 }

@@ -1,6 +1,7 @@
 //! Operations on models.
 
 use folio_llm::ModelInfo;
+use folio_types::models::ModelKind;
 use folio_types::page::Order;
 use folio_types::{Result, limits};
 use serde::Serialize;
@@ -22,12 +23,14 @@ pub enum ModelUse {
     Chat,
     /// Prompts, which extractions run.
     Prompts,
+    Embeddings,
+    Reranking,
 }
 
 /// Lists the enabled models. Filter: `name:` a part of the name, `provider:` a part of the provider's name.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListModels {
-    /// The use that the models must be enabled for. None: any use.
+    /// The use that the models must be enabled for. None: all chat models.
     pub model_use: Option<ModelUse>,
     pub list: ListRequest,
 }
@@ -37,6 +40,10 @@ pub struct ModelPage {
     pub page: ListPage<ModelInfo>,
     /// The model of a request that does not name a model.
     pub default_model: String,
+    /// The model of the organization's embeddings. Empty: none.
+    pub embedding_model: String,
+    /// The model that reranks the organization's search results. Empty: none.
+    pub rerank_model: String,
 }
 
 impl Operation for ListModels {
@@ -61,14 +68,26 @@ impl Operation for ListModels {
                 None => true,
                 Some(ModelUse::Chat) => model.options.chat,
                 Some(ModelUse::Prompts) => model.options.prompts,
+                Some(ModelUse::Embeddings) => model.options.kind == ModelKind::Embedding,
+                Some(ModelUse::Reranking) => model.options.kind == ModelKind::Rerank,
             };
             let is_searched = filter::contains(&model.name, name.as_ref());
             is_enabled && is_searched && filter::contains(&model.provider, provider.as_ref())
         };
         let catalogue = context.catalogue().await?;
-        let mut models: Vec<ModelInfo> = catalogue.list().iter().filter(|model| matches(model)).cloned().collect();
+        let listed = match self.model_use {
+            None | Some(ModelUse::Chat | ModelUse::Prompts) => catalogue.list(),
+            Some(ModelUse::Embeddings | ModelUse::Reranking) => catalogue.retrieval_models(),
+        };
+        let mut models: Vec<ModelInfo> = listed.iter().filter(|model| matches(model)).cloned().collect();
         // Default: the catalogue's own order, with the default model first.
         listing.sort_by_name(&mut models, |model| &model.name);
-        Ok(ModelPage { page: listing.slice(models)?, default_model: catalogue.default_model().to_owned() })
+        let name = |model: Option<&ModelInfo>| model.map(|model| model.name.clone()).unwrap_or_default();
+        Ok(ModelPage {
+            page: listing.slice(models)?,
+            default_model: catalogue.default_model().to_owned(),
+            embedding_model: name(catalogue.embedding_model()),
+            rerank_model: name(catalogue.rerank_model()),
+        })
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use folio_llm::options::check_url;
-use folio_llm::{ModelInfo, ModelRequest, ProviderOptions};
+use folio_llm::{EmbeddingRequest, ModelError, ModelInfo, ModelRequest, Progress, ProviderOptions, RerankRequest};
 use folio_metering::MeteredCall;
 use folio_providers::ProviderChange;
-use folio_resources::{ModelSettings, Provider, Resource as _};
-use folio_tools::extraction;
+use folio_resources::{ModelDefaults, ModelSettings, Provider, Resource as _};
+use folio_tools::{extraction, retrieval};
 use folio_types::access::Scope;
 use folio_types::message::Message;
-use folio_types::models::{ModelOptions, OutputLimitField};
+use folio_types::models::{ModelKind, ModelOptions, OutputLimitField};
 use folio_types::op::{Expected, Write};
 use folio_types::page::Order;
 use folio_types::{Error, Etag, OrgId, Reason, Result, Role, Secret, limits};
@@ -153,6 +153,10 @@ pub struct ProviderList {
     pub default_model: String,
     /// The fallback models, best first. Empty: those of the platform.
     pub fallbacks: Vec<String>,
+    /// Empty: that of the platform.
+    pub embedding_model: String,
+    /// Empty: that of the platform.
+    pub rerank_model: String,
     /// The version of all settings of the owner.
     pub version: u64,
     /// The names of the platform's providers, which the owner may override.
@@ -186,6 +190,8 @@ impl Operation for ListProviders {
             platform_providers: providers.platform_names(&owner).await?,
             default_model: settings.default_model,
             fallbacks: settings.fallbacks,
+            embedding_model: settings.embedding_model,
+            rerank_model: settings.rerank_model,
             version: settings.version,
         })
     }
@@ -219,6 +225,7 @@ impl UpdateProvider {
             json!({
                 "name": name,
                 "enabled": model.enabled,
+                "kind": model.kind,
                 "input_price": model.input_price,
                 "cached_input_price": model.cached_input_price,
                 "output_price": model.output_price,
@@ -299,14 +306,12 @@ impl Operation for DeleteProvider {
     }
 }
 
-/// Sets the default model and the fallback models. The output is the version of all settings of the owner.
+/// Sets the default models and the fallback models. The output is the version of all settings of the owner.
 #[derive(Debug, Clone, Serialize)]
 pub struct SetModelDefaults {
     pub owner: ProviderOwner,
-    /// The model of calls that do not name a model. Empty: the default of the platform. None: unchanged.
-    pub default_model: Option<String>,
-    /// The fallback models, best first. Empty: those of the platform. None: unchanged.
-    pub fallbacks: Option<Vec<String>>,
+    #[serde(flatten)]
+    pub defaults: ModelDefaults,
     /// The version of the owner's settings that the change is based on. None: any version.
     pub etag: Option<Etag>,
 }
@@ -327,7 +332,7 @@ impl Operation for SetModelDefaults {
 
     async fn run(self, context: &Context) -> Result<u64> {
         let providers = context.providers();
-        let set = |write| providers.set_defaults(write, self.etag, self.default_model, self.fallbacks);
+        let set = |write| providers.set_defaults(write, self.etag, self.defaults);
         Ok(changed(context, set).await?.version)
     }
 }
@@ -385,9 +390,9 @@ impl Operation for TestProvider {
     outcome_as_json!();
 
     async fn run(self, context: &Context) -> Result<TestedProvider> {
-        let (org, user) = (context.principal().org.clone(), context.principal().user.clone());
         let catalogue = context.catalogue().await?;
-        let mut models: Vec<&ModelInfo> = catalogue.list().iter().filter(|model| model.provider == self.name).collect();
+        let models = catalogue.list().iter().chain(catalogue.retrieval_models());
+        let mut models: Vec<&ModelInfo> = models.filter(|model| model.provider == self.name).collect();
         models.sort_by_key(|model| &model.name);
         let model = models.iter().find(|model| self.model.as_ref().is_none_or(|wanted| model.name == *wanted));
         let Some(model) = model else {
@@ -396,31 +401,52 @@ impl Operation for TestProvider {
                 format!("provider {:?} has no such enabled model; its models: {}", self.name, names.join(", "));
             return Err(Error::precondition(Reason::ModelNotAvailable, message));
         };
-        let call = MeteredCall {
-            org: org.clone(),
-            user,
-            key: format!("test.{:032x}", context.environment().random()),
-            operation: "test",
-            model: model.name.clone(),
-            prices: model.prices(),
-            document: None,
-            input_tokens: TEST_PROMPT_TOKENS,
-            max_output_tokens: TEST_TOKENS.into(),
-        };
-        let messages = vec![Message::User { text: "Say: ready".to_owned() }];
-        let question = ModelRequest {
-            system: "Answer in one word.".to_owned(),
-            max_output_tokens: Some(TEST_TOKENS),
-            ..ModelRequest::new(org, &model.name, messages)
-        };
         let started = tokio::time::Instant::now();
-        let answered = extraction::complete_metered(&context.tool_resources()?, call, question).await?;
+        let problem = test_call(context, model).await?;
         Ok(TestedProvider {
             model: model.name.clone(),
-            problem: answered.err().map(|error| error.to_string()),
+            problem: problem.map(|error| error.to_string()),
             milliseconds: u32::try_from(started.elapsed().as_millis()).unwrap_or(u32::MAX),
         })
     }
+}
+
+/// Makes a small call to a model. Returns the error of the model. None: the model answered.
+async fn test_call(context: &Context, model: &ModelInfo) -> Result<Option<ModelError>> {
+    let (org, resources) = (context.principal().org.clone(), context.tool_resources()?);
+    let (name, kind) = (model.name.clone(), model.options.kind);
+    let call = MeteredCall {
+        org: org.clone(),
+        user: context.principal().user.clone(),
+        key: format!("test.{:032x}", context.environment().random()),
+        operation: "test",
+        model: name.clone(),
+        prices: model.prices(),
+        document: None,
+        input_tokens: TEST_PROMPT_TOKENS,
+        max_output_tokens: if kind == ModelKind::Chat { TEST_TOKENS.into() } else { 0 },
+    };
+    let (text, call_id, progress) = ("ready".to_owned(), String::new(), Progress::default());
+    Ok(match kind {
+        ModelKind::Chat => {
+            let messages = vec![Message::User { text: "Say: ready".to_owned() }];
+            let question = ModelRequest {
+                system: "Answer in one word.".to_owned(),
+                max_output_tokens: Some(TEST_TOKENS),
+                ..ModelRequest::new(org, name, messages)
+            };
+            extraction::complete_metered(&resources, call, question).await?.err()
+        }
+        ModelKind::Embedding => {
+            let request = EmbeddingRequest { call_id, org, model: name, texts: vec![text], progress };
+            retrieval::embed_metered(&resources, call, request).await?.err()
+        }
+        ModelKind::Rerank => {
+            let documents = vec![text.clone()];
+            let request = RerankRequest { call_id, org, model: name, query: text, documents, top_n: 1, progress };
+            retrieval::rerank_metered(&resources, call, request).await?.err()
+        }
+    })
 }
 
 /// Prefixes the invalid fields with `provider.`.

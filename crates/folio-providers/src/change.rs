@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use folio_llm::{ModelOptions, ProviderOptions};
 use folio_resources::{
-    ModelSettings, ModelSettingsChange, Organization, OrganizationFilter, Provider, check_provider_name,
+    ModelDefaults, ModelSettings, ModelSettingsChange, Organization, OrganizationFilter, Provider, check_provider_name,
 };
 use folio_types::models::OutputLimitField;
 use folio_types::op::{Expected, OpState, Write, WriteOutcome};
@@ -76,7 +76,7 @@ impl Providers {
         self.change(write, etag, |_| Ok(ModelSettingsChange::RemoveProvider { name: name.to_owned() })).await
     }
 
-    /// Sets the default model and the fallback models, best first. None: unchanged.
+    /// Sets the default models and the fallback models.
     ///
     /// # Errors
     /// `MODEL_NOT_AVAILABLE` for a model that the owner does not have, `INVALID_FIELD`, `VERSION_CONFLICT`.
@@ -84,17 +84,23 @@ impl Providers {
         &self,
         write: Write<()>,
         etag: Option<Etag>,
-        default_model: Option<String>,
-        fallbacks: Option<Vec<String>>,
+        defaults: ModelDefaults,
     ) -> Result<ModelSettings> {
         let catalogue = self.models_of(&write.org).await?.current_catalogue();
         let exists = |name: &String| match catalogue.get(name) {
             Some(_) => Ok(()),
             None => catalogue.for_chat(Some(name)).map(drop),
         };
-        default_model.iter().filter(|name| !name.is_empty()).try_for_each(exists)?;
-        fallbacks.iter().flatten().try_for_each(exists)?;
-        let change = ModelSettingsChange::SetDefaults { default_model, fallbacks };
+        let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+        named(&defaults.default_model).iter().try_for_each(exists)?;
+        defaults.fallbacks.iter().flatten().try_for_each(exists)?;
+        if let Some(name) = named(&defaults.embedding_model) {
+            catalogue.for_embeddings(Some(&name))?;
+        }
+        if let Some(name) = named(&defaults.rerank_model) {
+            catalogue.for_reranking(Some(&name))?;
+        }
+        let change = ModelSettingsChange::SetDefaults(defaults);
         self.change(write, etag, |_| Ok(change.clone())).await
     }
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_llm::{
-    AccountOwner, AddressPolicy, Catalogue, EndpointStatus, Endpoints, ListedModel, ModelError, ModelReply,
-    ModelRequest, ModelStream, Models, Network, OpenAiModels, ProviderOptions,
+    AccountOwner, AddressPolicy, Catalogue, EmbeddingRequest, Embeddings, EndpointStatus, Endpoints, ListedModel,
+    ModelError, ModelReply, ModelRequest, ModelStream, Models, Network, OpenAiModels, ProviderOptions, RerankRequest,
+    Reranking,
 };
 use folio_resources::{ModelSettings, SealedKey};
 use folio_storage::{ResourceStore, Stores};
@@ -276,7 +277,11 @@ impl Models for Providers {
         self.available_models(&request.org).await?.complete(request).await
     }
 
-    async fn embed(&self, org: &OrgId, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
-        self.available_models(org).await?.embed(org, model, texts).await
+    async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings, ModelError> {
+        self.available_models(&request.org).await?.embed(request).await
+    }
+
+    async fn rerank(&self, request: RerankRequest) -> Result<Reranking, ModelError> {
+        self.available_models(&request.org).await?.rerank(request).await
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use folio_llm::options::complete_sizes;
-use folio_llm::{AccountOwner, ModelOptions, Options, ProviderOptions};
+use folio_llm::{AccountOwner, ModelKind, ModelOptions, Options, ProviderOptions};
 use folio_resources::{ModelSettings, Provider, SealedKey};
 use folio_types::{OrgId, Secret};
 
@@ -44,17 +44,23 @@ pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>,
     providers.retain(|_, provider| provider.enabled && !provider.base_url.is_empty());
     deduplicate_models(&mut providers, |name| owners.of(name) != AccountOwner::Platform);
 
-    let available_names: BTreeSet<&str> = providers
-        .values()
-        .flat_map(|provider| provider.models.iter().filter(|(_, model)| model.enabled).map(|(name, _)| name.as_str()))
-        .collect();
+    let enabled = providers.values().flat_map(|provider| provider.models.iter().filter(|(_, model)| model.enabled));
+    let kinds: BTreeMap<&str, ModelKind> = enabled.map(|(name, model)| (name.as_str(), model.kind)).collect();
     let layers = [tenant.settings, platform.settings];
-    let defaults = layers.iter().map(|settings| &settings.default_model).chain([&table.default_model]);
-    let default_model =
-        defaults.into_iter().find(|name| available_names.contains(name.as_str())).cloned().unwrap_or_default();
+    // The first layer whose model is available sets it.
+    let chosen = |kind: ModelKind, of: fn(&ModelSettings) -> &String, of_table: &String| {
+        let mut names = layers.iter().map(|settings| of(settings)).chain([of_table]);
+        names.find(|name| kinds.get(name.as_str()) == Some(&kind)).cloned().unwrap_or_default()
+    };
+    let default_model = chosen(ModelKind::Chat, |settings| &settings.default_model, &table.default_model);
+    let default_embedding_model =
+        chosen(ModelKind::Embedding, |settings| &settings.embedding_model, &table.default_embedding_model);
+    let default_rerank_model =
+        chosen(ModelKind::Rerank, |settings| &settings.rerank_model, &table.default_rerank_model);
     let fallbacks = layers.iter().map(|settings| &settings.fallbacks).find(|list| !list.is_empty());
     let fallbacks = fallbacks.unwrap_or(&table.fallbacks).clone();
-    Resolved { options: Options { default_model, fallbacks, providers, ..table.clone() }, owners }
+    let defaults = Options { default_model, default_embedding_model, default_rerank_model, fallbacks, ..table.clone() };
+    Resolved { options: Options { providers, ..defaults }, owners }
 }
 
 /// Overlays the providers with one layer. Returns the account owners of this layer's providers. `takes_keys`: true if a
@@ -111,12 +117,10 @@ fn tenant_provider(
     let base = if set.base_url.is_empty() {
         base
     } else {
-        let (models, embedding_models) = (BTreeMap::new(), BTreeMap::new());
         let (output_limit_field, stream_usage) = (set.output_limit_field, set.stream_usage);
         ProviderOptions {
             base_url: set.base_url.clone(),
-            models,
-            embedding_models,
+            models: BTreeMap::new(),
             output_limit_field,
             stream_usage,
             ..base
@@ -127,8 +131,7 @@ fn tenant_provider(
     }
     let mut models = set.models.clone();
     for (name, model) in &mut models {
-        let upstream = if model.upstream.is_empty() { name } else { &model.upstream };
-        let stated = set.available_context_tokens.get(upstream).copied();
+        let stated = set.available_context_tokens.get(model.upstream_of(name)).copied();
         complete_sizes(name, model, stated);
     }
     Some(ProviderOptions { models, ..base })
@@ -149,11 +152,10 @@ fn restricted(below: Option<&ProviderOptions>, set: &Provider) -> Option<Provide
 
 /// Assigns each model name to one provider: own providers before the platform's, then the first by name.
 fn deduplicate_models(providers: &mut BTreeMap<String, ProviderOptions>, is_own: impl Fn(&str) -> bool) {
-    let (mut models, mut embedding_models) = (BTreeSet::new(), BTreeSet::new());
+    let mut models = BTreeSet::new();
     for own_providers in [true, false] {
         for (_, provider) in providers.iter_mut().filter(|(name, _)| is_own(name) == own_providers) {
             provider.models.retain(|name, model| !model.enabled || models.insert(name.clone()));
-            provider.embedding_models.retain(|name, _| embedding_models.insert(name.clone()));
         }
     }
 }
@@ -342,5 +344,31 @@ mod tests {
         assert_eq!(resolved(&platform, &ModelSettings::default()).options.fallbacks, ["large"]);
         let deleted_default = ModelSettings { default_model: "gone".into(), ..ModelSettings::default() };
         assert_eq!(resolved(&platform, &deleted_default).options.default_model, "small");
+    }
+
+    #[test]
+    fn models_for_retrieval_are_those_of_the_first_layer_that_has_them() {
+        let of_kind = |kind| ModelOptions { kind, ..ModelOptions::default() };
+        let models = [
+            ("own-vectors".to_owned(), of_kind(ModelKind::Embedding)),
+            ("own-rates".to_owned(), of_kind(ModelKind::Rerank)),
+        ];
+        let own = Provider { base_url: "https://z.example/v1".into(), models: models.into(), ..Provider::default() };
+        let mut table = table();
+        let hub = table.providers.get_mut("hub").unwrap();
+        hub.models.insert("vectors".into(), of_kind(ModelKind::Embedding));
+        table.default_embedding_model = "vectors".into();
+        let found = |embedding: &str, rerank: &str| {
+            let (embedding_model, rerank_model) = (embedding.to_owned(), rerank.to_owned());
+            let tenant = ModelSettings { embedding_model, rerank_model, ..settings(&[("zzz", own.clone())]) };
+            let (platform, org, nothing) = (OrgId::platform(), OrgId::derive(&["tenant"]), ModelSettings::default());
+            let layers = (Layer { org: &platform, settings: &nothing }, Layer { org: &org, settings: &tenant });
+            let open = |_: &OrgId, _: &str, _: &SealedKey| None;
+            let options = resolve(&table, &layers.0, &layers.1, open).options;
+            [options.default_embedding_model, options.default_rerank_model]
+        };
+        assert_eq!(found("own-vectors", "own-rates"), ["own-vectors", "own-rates"]);
+        assert_eq!(found("", ""), ["vectors", ""]);
+        assert_eq!(found("own-rates", "vectors"), ["vectors", ""], "models of another kind");
     }
 }

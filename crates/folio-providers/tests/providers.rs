@@ -7,9 +7,14 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _};
+use folio_llm::{
+    EmbeddingRequest, ModelError, ModelKind, ModelOptions, ModelReply, ModelRequest, Models as _, Progress,
+    RerankRequest,
+};
 use folio_providers::{Options, ProviderChange, Providers, ReencryptedKeys, SecretsOptions, Vault};
-use folio_resources::{Kind, ModelSettings, ModelSettingsChange, Organization, OrganizationChange, Provider};
+use folio_resources::{
+    Kind, ModelDefaults, ModelSettings, ModelSettingsChange, Organization, OrganizationChange, Provider,
+};
 use folio_storage::{ResourceExecutor, StoredResource, Stores};
 use folio_storage_conformance::layer::{Layered, ResourceLayer};
 use folio_storage_embedded::EmbeddedStore;
@@ -91,6 +96,10 @@ fn own(url: &str, models: &[&str]) -> ProviderChange {
         models: Some(models),
         ..ProviderChange::default()
     }
+}
+
+fn default_model(name: &str) -> ModelDefaults {
+    ModelDefaults { default_model: Some(name.to_owned()), ..ModelDefaults::default() }
 }
 
 async fn complete(providers: &Providers, org: &OrgId, model: &str) -> Result<ModelReply, ModelError> {
@@ -314,7 +323,7 @@ async fn a_url_that_is_no_longer_permitted_affects_only_its_own_models() -> anyh
     let before = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
     before.update(write(&them), "inside", None, own(&sim.url(), &["scripted"])).await?;
     before.update(write(&them), "outside", None, own("https://models.example/v1", &["far"])).await?;
-    before.set_defaults(write(&them), None, Some("scripted".to_owned()), None).await?;
+    before.set_defaults(write(&them), None, default_model("scripted")).await?;
     assert_eq!(names(&before, &them).await?, ["scripted", "far", "hub-model"]);
 
     let after = process(&test.stores, &sim.url(), &MASTER_KEYS[..1], &[])?;
@@ -472,12 +481,65 @@ async fn changes_are_validated_and_conditional_on_the_version() -> anyhow::Resul
         provider.key.is_none() && provider.available.is_empty() && provider.discovered_at.is_none()
     };
     assert!(moved.providers.values().all(has_no_key_and_list), "a new URL deletes the key and the list");
-    let ghost = providers.set_defaults(write(&them), None, Some("ghost".to_owned()), None).await;
+    let ghost = providers.set_defaults(write(&them), None, default_model("ghost")).await;
     assert_eq!(reason(ghost), Err(Reason::ModelNotAvailable));
-    providers.set_defaults(write(&them), None, Some("a".to_owned()), Some(vec!["hub-model".to_owned()])).await?;
+    let fallbacks = Some(vec!["hub-model".to_owned()]);
+    providers.set_defaults(write(&them), None, ModelDefaults { fallbacks, ..default_model("a") }).await?;
     assert_eq!(providers.catalogue(&them).await?.default_model(), "a");
     providers.delete(write(&them), "mine", None).await?;
     assert_eq!(reason(providers.delete(write(&them), "mine", None).await), Err(Reason::NotFound));
     assert_eq!(providers.catalogue(&them).await?.default_model(), "hub-model");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_organization_embeds_and_reranks_with_models_of_its_own() -> anyhow::Result<()> {
+    let test = Fixture::new()?;
+    let hub = LlmSim::builder().start().await?;
+    let own_endpoint = LlmSim::builder().api_key(KEY).start().await?;
+    let providers = process(&test.stores, &hub.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
+    let (us, them) = (org("us"), org("them"));
+    let of_kind = |kind, dimensions| ModelOptions { kind, dimensions, ..ModelOptions::default() };
+    let vectors = of_kind(ModelKind::Embedding, 16);
+    let rates = of_kind(ModelKind::Rerank, 0);
+    let models = Some([("vectors".to_owned(), vectors), ("rates".to_owned(), rates)].into());
+    let set = ProviderChange { models, ..own(&own_endpoint.url(), &[]) };
+    providers.update(write(&us), "mine", None, set).await?;
+    let embedding = |org: &OrgId| EmbeddingRequest {
+        call_id: String::new(),
+        org: org.clone(),
+        model: "vectors".to_owned(),
+        texts: vec!["a".to_owned(), "b".to_owned()],
+        progress: Progress::default(),
+    };
+    assert!(providers.catalogue(&us).await?.rerank_model().is_none(), "no model was chosen");
+    let (embedding_model, rerank_model) = (Some("vectors".to_owned()), Some("rates".to_owned()));
+    let chosen = ModelDefaults { embedding_model, rerank_model, ..ModelDefaults::default() };
+    providers.set_defaults(write(&us), None, chosen.clone()).await?;
+    let catalogue = providers.catalogue(&us).await?;
+    let names = [catalogue.embedding_model(), catalogue.rerank_model()].map(|model| model.map(|model| &*model.name));
+    assert_eq!(names, [Some("vectors"), Some("rates")]);
+    assert!(catalogue.list().iter().all(|model| model.name == "hub-model"), "chats have no other model");
+    let answer = providers.embed(embedding(&us)).await?;
+    assert_eq!(answer.vectors.iter().map(Vec::len).collect::<Vec<_>>(), [16, 16]);
+    let reranking = RerankRequest {
+        call_id: String::new(),
+        org: us.clone(),
+        model: "rates".to_owned(),
+        query: "red fox".to_owned(),
+        documents: vec!["a dog".to_owned(), "the red fox".to_owned()],
+        top_n: 1,
+        progress: Progress::default(),
+    };
+    assert_eq!(providers.rerank(reranking).await?.results.iter().map(|result| result.index).collect::<Vec<_>>(), [1]);
+    assert_eq!((own_endpoint.requests().len(), hub.requests().len()), (2, 0));
+
+    assert!(providers.catalogue(&them).await?.embedding_model().is_none());
+    assert_eq!(providers.embed(embedding(&them)).await, Err(ModelError::NotAvailable("vectors".to_owned())));
+    let refused = providers.set_defaults(write(&them), None, chosen).await;
+    anyhow::ensure!(
+        refused.is_err_and(|error| error.reason == Reason::ModelNotAvailable),
+        "a model of another organization"
+    );
     Ok(())
 }

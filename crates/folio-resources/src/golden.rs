@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::{Role, Scope};
-use folio_types::models::{ModelOptions, OutputLimitField};
+use folio_types::models::{ModelKind, ModelOptions, OutputLimitField};
 use folio_types::token::Token;
 use folio_types::{
     BlobId, Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, ProposalId, Reason, SchemaId,
@@ -248,7 +248,30 @@ pub(crate) fn model_settings() -> ModelSettings {
         created_at: at(),
         default_model: "large".into(),
         fallbacks: vec!["small".into()],
+        embedding_model: String::new(),
+        rerank_model: String::new(),
         providers: [("own".to_owned(), provider), ("openai".to_owned(), Provider::default())].into(),
+    }
+}
+
+fn retrieval_models() -> ModelSettings {
+    let vectors = ModelOptions {
+        kind: ModelKind::Embedding,
+        context_tokens: 8_192,
+        dimensions: 512,
+        input_price: Some(20_000),
+        ..ModelOptions::default()
+    };
+    let rates = ModelOptions { kind: ModelKind::Rerank, ..ModelOptions::default() };
+    let models = [("vectors".to_owned(), vectors), ("rates".to_owned(), rates)].into();
+    let own = Provider { base_url: "https://models.example/v1".into(), models, ..Provider::default() };
+    ModelSettings {
+        version: 1,
+        created_at: at(),
+        embedding_model: "vectors".into(),
+        rerank_model: "rates".into(),
+        providers: [("own".to_owned(), own)].into(),
+        ..ModelSettings::default()
     }
 }
 
@@ -264,6 +287,7 @@ fn samples() -> Vec<(String, Vec<u8>)> {
         live("protected", Document { is_protected: true, ..document() }),
         live("live", extraction()),
         live("live", model_settings()),
+        live("retrieval", retrieval_models()),
         live("empty", ModelSettings { version: 1, created_at: at(), ..ModelSettings::default() }),
         live("live", organization()),
         live("live", token()),

@@ -99,7 +99,7 @@ pub use mcp_server::{
 };
 pub use member::{Member, MemberChange, MemberWrite};
 pub use model_settings::{
-    ModelSettings, ModelSettingsChange, ModelSettingsId, Provider, SealedKey, check_provider_name,
+    ModelDefaults, ModelSettings, ModelSettingsChange, ModelSettingsId, Provider, SealedKey, check_provider_name,
 };
 pub use organization::{Organization, OrganizationChange, OrganizationFilter, TagRuns, TagRunsPatch};
 pub use outline::{Outline, Section, TextPosition};

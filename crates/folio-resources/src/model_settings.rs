@@ -50,6 +50,12 @@ pub struct ModelSettings {
     /// Fallback models, best first, used if the endpoint of a model is unavailable or rate-limited. Empty: the
     /// platform's fallback models.
     pub fallbacks: Vec<String>,
+    /// Empty: the platform's embedding model.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub embedding_model: String,
+    /// Empty: the platform's rerank model.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub rerank_model: String,
     /// Providers by name. An organization's provider replaces the platform's provider of the same name.
     pub providers: BTreeMap<String, Provider>,
 }
@@ -116,13 +122,17 @@ fn ignore_unknown_fields<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMa
     read.collect()
 }
 
+/// The fields of a model that were added after the first stored format.
+const NEW_FIELDS: &[&str] = &["evidence", "kind", "dimensions"];
+
 /// Serializes models. A field that was added after the first stored format is omitted if it has its default, so that
 /// older versions can read the models.
 fn omit_new_fields<S: Serializer>(models: &BTreeMap<String, ModelOptions>, stored: S) -> Result<S::Ok, S::Error> {
+    let defaults = serde_json::to_value(ModelOptions::default()).map_err(S::Error::custom)?;
     let written = models.iter().map(|(name, options)| {
         let mut options = serde_json::to_value(options).map_err(S::Error::custom)?;
         if let Some(fields) = options.as_object_mut() {
-            fields.retain(|field, value| field != "evidence" || *value != Value::Bool(false));
+            fields.retain(|field, value| !NEW_FIELDS.contains(&field.as_str()) || defaults.get(field) != Some(&*value));
         }
         Ok((name, options))
     });
@@ -135,9 +145,8 @@ pub enum ModelSettingsChange {
     SetProvider { name: String, provider: Box<Provider> },
     /// Removes a provider. The platform's provider with the same name, if any, takes effect again.
     RemoveProvider { name: String },
-    /// Sets the default model (empty: the platform's) and the fallback models, best first (empty: the platform's).
-    /// None: unchanged. The caller has verified that the models exist.
-    SetDefaults { default_model: Option<String>, fallbacks: Option<Vec<String>> },
+    /// Sets the default models and the fallback models. The caller has verified that the models exist.
+    SetDefaults(ModelDefaults),
     /// Stores the sorted model list of an endpoint, truncated to the owner's bounds, and the context sizes that the list
     /// states. `VERSION_CONFLICT` if the provider does not have the URL from which the list was read.
     SetAvailable {
@@ -151,6 +160,19 @@ pub enum ModelSettingsChange {
     ReplaceKeys(BTreeMap<String, SealedKey>),
     /// Always refused: settings are erased together with their organization; the platform's are never erased.
     Delete,
+}
+
+/// The models of calls that name none. None: unchanged. Empty: those of the platform.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct ModelDefaults {
+    /// The chat model.
+    pub default_model: Option<String>,
+    /// Fallback models of chat models, best first.
+    pub fallbacks: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding_model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rerank_model: Option<String>,
 }
 
 /// Validates a provider name: 1 to 64 characters of a-z, 0-9, `-`, `_` and `.`.
@@ -189,9 +211,12 @@ impl ModelSettings {
             ModelSettingsChange::RemoveProvider { name } => {
                 self.providers.remove(name).ok_or_else(|| Self::no_provider(name))?;
             }
-            ModelSettingsChange::SetDefaults { default_model, fallbacks } => {
-                self.default_model = default_model.clone().unwrap_or(self.default_model);
-                self.fallbacks = fallbacks.clone().unwrap_or(self.fallbacks);
+            ModelSettingsChange::SetDefaults(defaults) => {
+                let ModelDefaults { default_model, fallbacks, embedding_model, rerank_model } = defaults.clone();
+                self.default_model = default_model.unwrap_or(self.default_model);
+                self.fallbacks = fallbacks.unwrap_or(self.fallbacks);
+                self.embedding_model = embedding_model.unwrap_or(self.embedding_model);
+                self.rerank_model = rerank_model.unwrap_or(self.rerank_model);
             }
             ModelSettingsChange::SetAvailable { name, base_url, available, context_tokens } => {
                 let others = self.providers.iter().filter(|(other, _)| *other != name).map(|(_, provider)| provider);
@@ -320,170 +345,4 @@ impl Resource for ModelSettings {
 }
 
 #[cfg(test)]
-mod tests {
-    use folio_types::OrgId;
-    use folio_types::op::Expected;
-    use serde_json::json;
-
-    use super::*;
-
-    fn at() -> Timestamp {
-        Timestamp::constant(1_790_000_000, 0)
-    }
-
-    fn applied(before: Option<ModelSettings>, change: ModelSettingsChange) -> Result<ModelSettings> {
-        let write = Write::by_platform(OrgId::platform(), "test".parse()?, at(), Expected::Absent, change);
-        let plan = ModelSettings::apply(ModelSettings::fixed_id(), &write, before)?;
-        Ok(plan.after.unwrap())
-    }
-
-    fn own(models: &[&str]) -> Provider {
-        let models = models.iter().map(|name| ((*name).to_owned(), ModelOptions::default())).collect();
-        Provider { base_url: "https://models.example/v1".into(), models, ..Provider::default() }
-    }
-
-    fn set(name: &str, provider: Provider) -> ModelSettingsChange {
-        ModelSettingsChange::SetProvider { name: name.into(), provider: Box::new(provider) }
-    }
-
-    #[test]
-    fn the_first_change_creates_the_settings_and_each_change_raises_the_version_once() {
-        let first = applied(None, set("mine", own(&["a"]))).unwrap();
-        assert_eq!((first.version, first.created_at, first.providers.len()), (1, at(), 1));
-        assert_eq!(applied(Some(first.clone()), set("mine", own(&["a"]))).unwrap(), first, "a change without effect");
-        let fallbacks = vec!["b".to_owned()];
-        let defaults = ModelSettingsChange::SetDefaults { default_model: None, fallbacks: Some(fallbacks.clone()) };
-        let second = applied(Some(first.clone()), defaults).unwrap();
-        assert_eq!(second, ModelSettings { version: 2, fallbacks, ..first.clone() });
-        let remove = |name: &str| ModelSettingsChange::RemoveProvider { name: name.into() };
-        assert!(applied(Some(second.clone()), remove("mine")).unwrap().providers.is_empty());
-        assert_eq!(applied(Some(second), remove("other")).unwrap_err().reason, Reason::NotFound);
-        assert_eq!(applied(Some(first), ModelSettingsChange::Delete).unwrap_err().reason, Reason::InUse);
-    }
-
-    #[test]
-    fn a_model_list_is_stored_for_the_url_that_it_was_read_from_and_within_the_bounds() {
-        let settings = applied(None, set("mine", own(&[]))).unwrap();
-        let list = |name: &str, base_url: &str, names: usize| ModelSettingsChange::SetAvailable {
-            name: name.into(),
-            base_url: base_url.into(),
-            available: (0..names).map(|n| n.to_string()).collect(),
-            context_tokens: (0..names).map(|n| (n.to_string(), 8_192)).collect(),
-        };
-        let url = "https://models.example/v1";
-        let stored = applied(Some(settings.clone()), list("mine", url, AVAILABLE_MAX + 1)).unwrap();
-        let mine = &stored.providers["mine"];
-        assert_eq!((mine.available.len(), mine.discovered_at), (AVAILABLE_MAX, Some(at())));
-        assert_eq!(mine.available_context_tokens.len(), AVAILABLE_MAX, "only the sizes of stored names are stored");
-        let moved = applied(Some(settings), list("mine", "https://other.example/v1", 1)).unwrap_err();
-        assert_eq!(moved.reason, Reason::VersionConflict);
-        let full = applied(Some(stored), set("more", own(&[]))).unwrap();
-        assert_eq!(
-            applied(Some(full), list("more", url, 1)).unwrap().providers["more"].available,
-            Vec::<String>::new()
-        );
-    }
-
-    #[test]
-    fn the_settings_of_an_owner_are_bounded_together() {
-        let reason = |result: Result<ModelSettings>| result.unwrap_err().reason;
-        let settings = applied(None, set("mine", own(&["a"]))).unwrap();
-        assert_eq!(reason(applied(Some(settings.clone()), set("other", own(&["a"])))), Reason::NameTaken);
-        assert_eq!(reason(applied(None, set("A b", own(&[])))), Reason::InvalidField);
-        let many: Vec<String> = (0..=MODELS_MAX).map(|n| n.to_string()).collect();
-        let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!(reason(applied(None, set("mine", own(&many)))), Reason::QuotaExceeded);
-        let mut full = settings;
-        for n in 1..PROVIDERS_MAX {
-            full = applied(Some(full), set(&n.to_string(), own(&[]))).unwrap();
-        }
-        assert_eq!(reason(applied(Some(full), set("more", own(&[])))), Reason::QuotaExceeded);
-        let fallbacks = Some(vec!["a".to_owned(); FALLBACKS_MAX + 1]);
-        let defaults = ModelSettingsChange::SetDefaults { default_model: None, fallbacks };
-        assert_eq!(reason(applied(None, defaults)), Reason::InvalidField);
-    }
-
-    #[test]
-    fn keys_are_replaced_by_provider() {
-        let key = |sealed: &str| SealedKey { master: "m".into(), sealed: sealed.into() };
-        let keyed = Provider { key: Some(key("old")), ..own(&[]) };
-        let settings = applied(None, set("mine", keyed)).unwrap();
-        let replace = |name: &str| ModelSettingsChange::ReplaceKeys([(name.to_owned(), key("new"))].into());
-        let replaced = applied(Some(settings.clone()), replace("mine")).unwrap();
-        assert_eq!(replaced.providers["mine"].key, Some(key("new")));
-        assert_eq!(applied(Some(settings), replace("other")).unwrap_err().reason, Reason::NotFound);
-    }
-
-    #[test]
-    fn unknown_fields_of_stored_models_are_ignored_and_those_of_settings_are_errors() {
-        let options = json!({ "upstream": "vendor/large", "input_price": 7, "price_of_images": 3 });
-        let settings = json!({
-            "version": 2,
-            "providers": { "mine": { "base_url": "https://models.example", "models": { "large": options } } },
-        });
-        let read: ModelSettings = serde_json::from_value(settings).unwrap();
-        let model = &read.providers["mine"].models["large"];
-        assert_eq!((model.upstream.as_str(), model.input_price, model.tools), ("vendor/large", Some(7), true));
-        let refused = serde_json::from_value::<ModelOptions>(options).unwrap_err().to_string();
-        assert!(refused.contains("unknown field `price_of_images`"), "{refused}");
-        let of = |evidence: bool| {
-            let models = [("large".to_owned(), ModelOptions { evidence, ..ModelOptions::default() })].into();
-            serde_json::to_value(Provider { models, ..Provider::default() }).unwrap()["models"]["large"]["evidence"]
-                .clone()
-        };
-        assert_eq!((of(true), of(false)), (json!(true), Value::Null), "the default is not stored");
-        let wrong = json!({ "providers": { "mine": { "models": { "large": { "upstream": 7 } } } } });
-        assert!(serde_json::from_value::<ModelSettings>(wrong).is_err(), "a known field of another type");
-    }
-
-    #[test]
-    fn a_model_name_is_unique_among_the_enabled_models_of_own_providers() {
-        let settings = applied(None, set("mine", own(&["a"]))).unwrap();
-        let models = |options: ModelOptions| [("a".to_owned(), options)].into();
-        let keyed = Some(SealedKey { master: "m".into(), sealed: "s".into() });
-        let disabled_model = ModelOptions { enabled: false, ..ModelOptions::default() };
-        for (other, is_taken) in [
-            (Provider { base_url: String::new(), ..own(&["a"]) }, false),
-            (Provider { base_url: String::new(), key: keyed, ..own(&["a"]) }, true),
-            (Provider { enabled: false, ..own(&["a"]) }, false),
-            (Provider { models: models(disabled_model), ..own(&[]) }, false),
-            (Provider { models: models(ModelOptions::default()), ..own(&[]) }, true),
-        ] {
-            let reason = applied(Some(settings.clone()), set("other", other)).err().map(|error| error.reason);
-            assert_eq!(reason, is_taken.then_some(Reason::NameTaken));
-        }
-    }
-
-    #[test]
-    fn settings_at_their_bounds_are_stored() {
-        let models: Vec<String> = (0..MODELS_MAX).map(|n| n.to_string()).collect();
-        let models: Vec<&str> = models.iter().map(String::as_str).collect();
-        let settings = applied(None, set("mine", own(&models))).unwrap();
-        let fallbacks = Some(vec!["0".to_owned(); FALLBACKS_MAX]);
-        let defaults = ModelSettingsChange::SetDefaults { default_model: None, fallbacks };
-        assert_eq!(applied(Some(settings), defaults).unwrap().fallbacks.len(), FALLBACKS_MAX);
-    }
-
-    #[test]
-    fn model_lists_are_bounded_by_their_bytes() {
-        let names = |count: usize| -> Vec<String> { vec!["x".repeat(1024); count] };
-        let provider = |available| Provider { available, ..own(&[]) };
-        let full = applied(None, set("mine", provider(names(64)))).unwrap();
-        let longer = [names(64), vec!["x".to_owned()]].concat();
-        for (refused, what) in [(longer.clone(), "bytes"), (vec![String::new(); AVAILABLE_MAX + 1], "names")] {
-            let refused = applied(None, set("mine", provider(refused))).unwrap_err();
-            assert_eq!(refused.reason, Reason::QuotaExceeded, "{what}");
-        }
-        let list = |name: &str, available: Vec<String>| ModelSettingsChange::SetAvailable {
-            name: name.to_owned(),
-            base_url: own(&[]).base_url,
-            available,
-            context_tokens: BTreeMap::new(),
-        };
-        let cut = applied(Some(full.clone()), list("mine", longer)).unwrap();
-        assert_eq!(cut.providers["mine"].available, names(64), "the bound itself is permitted");
-        let both = applied(Some(full), set("more", own(&[]))).unwrap();
-        let more = applied(Some(both), list("more", names(1))).unwrap();
-        assert_eq!(more.providers["more"].available, Vec::<String>::new());
-    }
-}
+mod tests;

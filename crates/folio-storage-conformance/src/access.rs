@@ -1,12 +1,13 @@
-//! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`] and
-//! [`folio_storage::BudgetStore`].
+//! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`],
+//! [`folio_storage::BudgetStore`] and [`folio_storage::VectorCache`].
 
 use folio_credit::{Budget, Share};
 use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, User};
-use folio_storage::ConditionalRow;
+use folio_storage::{ConditionalRow, VectorKey};
 use folio_types::access::Role;
 use folio_types::{
-    BudgetPart, BudgetRoot, BudgetUse, JobId, OrgId, SessionToken, System, ThreadId, TokenId, TurnId, UserId,
+    BudgetPart, BudgetRoot, BudgetUse, DocumentId, JobId, OrgId, SessionToken, System, ThreadId, TokenId, TurnId,
+    UserId,
 };
 
 use super::context::Context;
@@ -17,7 +18,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     members(context).await?;
     uses(context).await?;
     accounts(context).await?;
-    budgets(context).await
+    budgets(context).await?;
+    vectors(context).await
 }
 
 /// A row is written under the values of the row and of its guard, and belongs to one group of one organization.
@@ -255,5 +257,33 @@ async fn budgets(context: &Context) -> Outcome {
         .await?;
     take_back(job).await?;
     same!(store.read(org, &second.root).await?, None, "the budget of a deleted thread after a late settlement");
+    Ok(())
+}
+
+/// Cached vectors belong to one organization, and those of a document are removed with it.
+async fn vectors(context: &Context) -> Outcome {
+    let (cache, org) = (context.stores.vector_cache(), &context.org);
+    let [first, second] = ["first", "second"].map(|name| DocumentId::derive(&[name, org.as_str()]));
+    let keys: Vec<VectorKey> = ["a", "b", "c", "missing"].iter().map(|text| VectorKey::new("space", text)).collect();
+    let [a, b, c, missing] = keys.as_slice() else { return Ok(()) };
+    same!(cache.get(org, &keys).await?.len(), 0, "vectors of an empty cache");
+    cache.put(org, Some(&first), &[(a.clone(), vec![0.6, 0.8]), (b.clone(), vec![1.0])]).await?;
+    cache.put(org, Some(&second), &[(c.clone(), vec![-1.0])]).await?;
+    cache.put(org, None, &[(b.clone(), vec![0.0, 1.0])]).await?;
+    let found = cache.get(org, &keys).await?;
+    let vectors = [a, b, c, missing].map(|key| found.get(key).map(Vec::as_slice));
+    same!(vectors, [Some(&[0.6, 0.8][..]), Some(&[0.0, 1.0]), Some(&[-1.0]), None], "cached vectors");
+    same!(cache.get(&context.other(), &keys).await?.len(), 0, "cached vectors of another organization");
+    for _ in 0..2 {
+        cache.remove_document(org, &first).await?;
+        let left: Vec<VectorKey> = cache.get(org, &keys).await?.into_keys().collect();
+        let mut expected = vec![b.clone(), c.clone()];
+        expected.sort();
+        same!(left, expected, "vectors of other documents and of queries after the removal of a document");
+    }
+    cache.remove_document(&context.other(), &second).await?;
+    same!(cache.get(org, std::slice::from_ref(c)).await?.len(), 1, "a vector after a removal by another organization");
+    cache.remove_document(org, &second).await?;
+    same!(cache.get(org, std::slice::from_ref(c)).await?.len(), 0, "a vector of a removed document");
     Ok(())
 }

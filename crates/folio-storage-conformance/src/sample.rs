@@ -7,7 +7,7 @@ use std::str::FromStr;
 use folio_resources::{
     AllowedMcpTool, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, DictionaryEntryPatch, Document,
     DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind, McpServer,
-    McpServerChange, McpServerFilter, McpToolText, ModelSettings, ModelSettingsChange, ModelSettingsId,
+    McpServerChange, McpServerFilter, McpToolText, ModelDefaults, ModelSettings, ModelSettingsChange, ModelSettingsId,
     NewDictionaryEntry, NewPrompt, NewProposal, NewToken, Organization, OrganizationChange, OrganizationFilter,
     PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange, ProposalFilter,
     ProposalOutcome, ProposalState, ProposedResources, Provenance, Resource, ResourceWrite, Schema, SchemaChange,
@@ -327,7 +327,8 @@ impl Sample for ModelSettings {
 
     fn create(seed: &Seed) -> ModelSettingsChange {
         let fallbacks = Some(vec![seed.content.to_string()]);
-        ModelSettingsChange::SetDefaults { default_model: Some(seed.name.clone()), fallbacks }
+        let default_model = Some(seed.name.clone());
+        ModelSettingsChange::SetDefaults(ModelDefaults { default_model, fallbacks, ..ModelDefaults::default() })
     }
 
     fn update(seed: &Seed) -> ModelSettingsChange {

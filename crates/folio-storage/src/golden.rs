@@ -6,6 +6,7 @@
 mod access;
 mod entries;
 mod structure;
+mod vectors;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -171,7 +172,7 @@ fn working() -> WorkingState {
 }
 
 fn samples() -> Vec<Sample> {
-    let mut samples = access::access();
+    let mut samples: Vec<Sample> = access::access().into_iter().chain(vectors::vectors()).collect();
     for (case, gap) in [("plain", None), ("cut", Some(TextGap::Cut)), ("missing", Some(TextGap::Missing))] {
         samples.push(sample(case, PageText { number: 3, text: "Invoice № 7\n\tTotal".into(), gap, first_cell: None }));
     }

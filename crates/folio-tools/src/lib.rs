@@ -30,6 +30,7 @@ mod prompts;
 mod references;
 mod registry;
 mod repair;
+pub mod retrieval;
 pub mod rules;
 mod schemas;
 pub mod score;

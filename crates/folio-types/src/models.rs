@@ -26,21 +26,44 @@ pub enum OutputLimitField {
     None,
 }
 
-/// Context size of a model whose size is unknown, in tokens.
+/// The task of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelKind {
+    /// Answers messages (`chat/completions`).
+    #[default]
+    Chat,
+    /// Returns a vector for each text (`embeddings`).
+    Embedding,
+    /// Rates texts by their relevance to a query (`rerank`).
+    Rerank,
+}
+
+/// Context size of a chat model whose size is unknown, in tokens.
 // proto: ProviderModel.context_tokens "otherwise {}."
 pub const CONTEXT_TOKENS_DEFAULT: u32 = 32_768;
 
+/// Maximum tokens of an input of an embedding or rerank model whose size is unknown.
+// proto: ProviderModel.context_tokens "default is {} if"
+pub const INPUT_TOKENS_DEFAULT: u32 = 512;
+
 crate::settings! {
-    /// A chat model. Unknown fields are an error, except in stored providers.
+    /// A model. Unknown fields are an error, except in stored providers.
     #[derive(Eq)]
     pub struct ModelOptions {
         /// False disables the model.
         pub enabled: bool = true,
+        /// The task. The fields about answers, tools and images have no effect on embedding and rerank models.
+        pub kind: ModelKind = ModelKind::Chat,
         /// Name of the model at the endpoint. Empty: the same name.
         pub upstream: String = String::new(),
-        /// Maximum tokens of prompt and answer together. 0: the size that the endpoint states, otherwise the known size
-        /// of the model, otherwise [`CONTEXT_TOKENS_DEFAULT`].
+        /// Maximum tokens of prompt and answer together; of an embedding or rerank model: of one input. 0: the size that the
+        /// endpoint states, otherwise the known size of the model, otherwise [`CONTEXT_TOKENS_DEFAULT`] or
+        /// [`INPUT_TOKENS_DEFAULT`].
         pub context_tokens: u32 = 0,
+        /// Length of the vectors of an embedding model, which requests state and answers must have. 0: requests state no
+        /// length, and answers may have any.
+        pub dimensions: u32 = 0,
         /// Maximum tokens of an answer. If `context_tokens` is 0, at most a half of the context.
         // proto: ProviderModel.max_output_tokens "0: {}."
         pub max_output_tokens: u32 = 4_096,
@@ -68,5 +91,12 @@ crate::settings! {
         pub cached_input_price: Option<u64> = None,
         /// Price per million output tokens in micro-dollars. None: unknown.
         pub output_price: Option<u64> = None,
+    }
+}
+
+impl ModelOptions {
+    /// Returns the name at the endpoint of the model that requests call `name`.
+    pub fn upstream_of<'a>(&'a self, name: &'a str) -> &'a str {
+        if self.upstream.is_empty() { name } else { &self.upstream }
     }
 }

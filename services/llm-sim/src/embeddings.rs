@@ -32,7 +32,8 @@ pub(crate) fn answer(body: &Value, dimensions: usize) -> Result<Value, String> {
     }))
 }
 
-fn embed(text: &str, dimensions: usize) -> Vec<f32> {
+/// Returns the vector of a text.
+pub(crate) fn embed(text: &str, dimensions: usize) -> Vec<f32> {
     let mut vector = vec![0.0_f32; dimensions];
     let lower = text.to_lowercase();
     for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {

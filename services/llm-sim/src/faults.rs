@@ -1,5 +1,7 @@
 //! Faults and the rules that inject them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// A fault of one request.
@@ -86,6 +88,17 @@ impl Fault {
     }
 }
 
+/// The requests that a rule applies to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultTarget {
+    /// `chat/completions`.
+    #[default]
+    Chat,
+    Embeddings,
+    Rerank,
+}
+
 /// Rules that inject faults. The first matching rule applies.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -98,17 +111,21 @@ pub struct FaultPlan {
 #[serde(deny_unknown_fields)]
 pub struct FaultRule {
     pub fault: Fault,
-    /// Number of the chat request that gets the fault, counted from 1 since the plan was set. None: any.
+    /// The requests that may get the fault, which have a count of their own. Default: chats.
+    #[serde(default)]
+    pub on: FaultTarget,
+    /// Number of the request that gets the fault, counted from 1 since the plan was set. None: any.
     #[serde(default)]
     pub nth: Option<u64>,
-    /// Number of the last chat request that may get the fault. None: no end.
+    /// Number of the last request that may get the fault. None: no end.
     #[serde(default)]
     pub to: Option<u64>,
 }
 
 impl FaultRule {
+    /// Creates a rule for each chat request.
     pub fn always(fault: Fault) -> Self {
-        Self { fault, nth: None, to: None }
+        Self { fault, on: FaultTarget::Chat, nth: None, to: None }
     }
 }
 
@@ -124,6 +141,13 @@ impl FaultPlan {
     /// Creates a plan with a fault for the first `times` requests.
     pub fn first(times: u64, fault: Fault) -> Self {
         Self { rules: vec![FaultRule { to: Some(times), ..FaultRule::always(fault) }] }
+    }
+
+    /// Returns the plan with all of its rules for other requests than chats.
+    #[must_use]
+    pub fn on(mut self, target: FaultTarget) -> Self {
+        self.rules.iter_mut().for_each(|rule| rule.on = target);
+        self
     }
 
     /// Validates the plan. The error contains the path of the field.
@@ -142,19 +166,21 @@ impl FaultPlan {
 #[derive(Debug, Default)]
 pub(crate) struct FaultState {
     plan: FaultPlan,
-    requests: u64,
+    requests: BTreeMap<FaultTarget, u64>,
 }
 
 impl FaultState {
     pub(crate) fn new(plan: FaultPlan) -> Self {
-        Self { plan, requests: 0 }
+        Self { plan, requests: BTreeMap::new() }
     }
 
     /// Counts a request, and returns its fault.
-    pub(crate) fn next(&mut self) -> Option<Fault> {
-        self.requests += 1;
+    pub(crate) fn next(&mut self, target: FaultTarget) -> Option<Fault> {
+        let count = self.requests.entry(target).or_default();
+        *count += 1;
+        let number = *count;
         let applies = |rule: &&FaultRule| {
-            rule.nth.is_none_or(|nth| nth == self.requests) && rule.to.is_none_or(|to| self.requests <= to)
+            rule.on == target && rule.nth.is_none_or(|nth| nth == number) && rule.to.is_none_or(|to| number <= to)
         };
         self.plan.rules.iter().find(applies).map(|rule| rule.fault.clone())
     }
@@ -169,7 +195,8 @@ mod tests {
         let nth = |nth| FaultPlan { rules: vec![FaultRule { nth: Some(nth), ..FaultRule::always(Fault::NoFinish) }] };
         let injected = |plan: FaultPlan| {
             let mut state = FaultState::new(plan);
-            [1, 2, 3].map(|_| state.next().is_some())
+            assert!(state.next(FaultTarget::Embeddings).is_none(), "requests of another kind");
+            [1, 2, 3].map(|_| state.next(FaultTarget::Chat).is_some())
         };
         assert_eq!(injected(nth(2)), [false, true, false]);
         assert_eq!(injected(FaultPlan::first(2, Fault::NoFinish)), [true, true, false]);

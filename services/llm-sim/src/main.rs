@@ -24,6 +24,9 @@ struct Arguments {
     /// Record this number of requests; 0 disables the record.
     #[arg(long, default_value_t = 1_000)]
     record: usize,
+    /// Length of vectors whose request states none.
+    #[arg(long, default_value_t = 256)]
+    dimensions: usize,
     /// Record a hash of each body instead of the body.
     #[arg(long)]
     hash_bodies: bool,
@@ -33,7 +36,8 @@ struct Arguments {
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let arguments = Arguments::parse();
-    let mut builder = LlmSim::builder().listen(arguments.listen).record(arguments.record);
+    let mut builder =
+        LlmSim::builder().listen(arguments.listen).record(arguments.record).dimensions(arguments.dimensions);
     if arguments.hash_bodies {
         builder = builder.hash_bodies();
     }

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Reset, Resettable};
-use crate::faults::{FaultPlan, FaultState};
+use crate::faults::{Fault, FaultPlan, FaultState, FaultTarget};
 use crate::gates::Gates;
 use crate::pace::{Latency, Pacing};
 use crate::record::{Record, RecordedRequest};
@@ -20,6 +20,8 @@ use crate::request::ChatRequest;
 use crate::script::{Decision, Script};
 
 mod chat;
+mod delivery;
+mod retrieval;
 mod routes;
 
 pub(crate) use routes::error;
@@ -74,6 +76,11 @@ impl State {
         *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.set_faults(faults);
         self.chats.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts a request, and returns its fault.
+    pub(crate) fn next_fault(&self, target: FaultTarget) -> Option<Fault> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).next(target)
     }
 
     pub(crate) fn set_faults(&self, plan: FaultPlan) {
@@ -162,6 +169,7 @@ impl LlmSimBuilder {
         self
     }
 
+    /// Sets the length of vectors whose request states none. Default: 256.
     #[must_use]
     pub fn dimensions(mut self, dimensions: usize) -> Self {
         self.dimensions = dimensions;

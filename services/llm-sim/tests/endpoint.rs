@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use llm_sim::{Fault, FaultPlan, LlmSim, Outcome, Pacing, Script};
+use llm_sim::{Fault, FaultPlan, FaultTarget, LlmSim, Outcome, Pacing, Script};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -204,6 +204,32 @@ async fn embeddings_and_models_are_served() {
     let answer: Value = request.send().await.unwrap().json().await.unwrap();
     assert_eq!(answer["data"][0]["embedding"], answer["data"][1]["embedding"]);
     assert_eq!(answer["data"][0]["embedding"].as_array().unwrap().len(), 16);
+}
+
+#[tokio::test]
+async fn reranking_is_served_and_faults_are_injected_by_the_kind_of_request() {
+    let sim = start().await;
+    let client = reqwest::Client::new();
+    let request = |path: &str, body: Value| client.post(format!("{}/{path}", sim.url())).json(&body).send();
+    let rerank = || request("rerank", json!({"model": "r", "query": "red fox", "documents": ["a dog", "the red fox"]}));
+    let embed = || request("embeddings", json!({"model": "e", "input": "a"}));
+    let answer: Value = rerank().await.unwrap().json().await.unwrap();
+    assert_eq!((&answer["results"][0]["index"], answer["results"].as_array().unwrap().len()), (&json!(1), 2));
+    assert_eq!(request("rerank", json!({"model": "r"})).await.unwrap().status(), 400);
+    let status = Fault::Status { code: 503, retry_after: None, body: None };
+    sim.set_faults(FaultPlan::first(1, status.clone()).on(FaultTarget::Embeddings));
+    assert_eq!(rerank().await.unwrap().status(), 200);
+    assert_eq!(post(&sim, &body("x", false)).await.unwrap().status(), 200);
+    assert_eq!(embed().await.unwrap().status(), 503);
+    assert_eq!(embed().await.unwrap().status(), 200);
+    sim.set_faults(FaultPlan::always(status).on(FaultTarget::Rerank));
+    assert_eq!(rerank().await.unwrap().status(), 503);
+    sim.set_faults(FaultPlan::always(Fault::Cut { after_chunks: 1, broken: true }).on(FaultTarget::Embeddings));
+    assert!(embed().await.unwrap().text().await.is_err());
+    sim.set_faults(FaultPlan::always(Fault::Flood { bytes: 100_000 }).on(FaultTarget::Embeddings));
+    assert!(embed().await.unwrap().text().await.unwrap().len() > 100_000);
+    sim.set_faults(FaultPlan::always(Fault::Reset { after_chunks: 0 }).on(FaultTarget::Embeddings));
+    assert!(embed().await.is_err());
 }
 
 #[tokio::test]

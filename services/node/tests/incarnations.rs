@@ -41,10 +41,6 @@ impl Models for NoModels {
     async fn complete(&self, _request: ModelRequest) -> Result<ModelReply, ModelError> {
         Err(no_model())
     }
-
-    async fn embed(&self, _org: &OrgId, _model: &str, _texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
-        Err(no_model())
-    }
 }
 
 /// Records each heartbeat before it is stored.

@@ -248,8 +248,4 @@ impl Models for Script {
     async fn complete(&self, _request: ModelRequest) -> Result<ModelReply, ModelError> {
         Err(ModelError::Failed("the script only streams".to_owned()))
     }
-
-    async fn embed(&self, _org: &OrgId, _model: &str, _texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
-        Err(ModelError::Failed("the script only streams".to_owned()))
-    }
 }

@@ -13,6 +13,7 @@ use super::cut_prompt::{self, fewest_prompt_tokens};
 use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::openai::{self, Bounds};
+use super::refused_parameters::{self, Parameter};
 use super::streaming_call::StreamingCall;
 use super::{Entry, traced};
 use crate::model::{ModelError, ModelReply, ModelRequest, ModelStream, TimeLimit};
@@ -78,8 +79,7 @@ async fn call_once(
     Ok(finished(reply, usage, body.get().as_bytes(), &entry.info.name))
 }
 
-/// Makes a call with the temperature of the request. If the endpoint refuses this parameter, makes the call again
-/// without it, and remembers that for further calls of the model.
+/// Makes a call with the temperature of the request, if the endpoint permits it.
 async fn with_temperature<T, F>(
     entry: &Entry,
     request: &ModelRequest,
@@ -88,23 +88,7 @@ async fn with_temperature<T, F>(
 where
     F: Future<Output = Result<T, ModelError>>,
 {
-    let (refused, upstream) = (&entry.endpoint.refused_parameters, entry.upstream());
-    let mut temperature = request.temperature.filter(|_| !refused.has_temperature(upstream));
-    loop {
-        match make(temperature).await {
-            Err(error) if temperature.is_some() && refuses_temperature(&error) => {
-                tracing::info!(provider = entry.endpoint.name, "the endpoint refuses a temperature; it is omitted");
-                refused.add_temperature(upstream);
-                temperature = None;
-            }
-            result => return result,
-        }
-    }
-}
-
-/// Returns true if the endpoint refused the request because of its temperature.
-fn refuses_temperature(error: &ModelError) -> bool {
-    matches!(error, ModelError::Refused { status: 400, message } if message.to_ascii_lowercase().contains("temperature"))
+    refused_parameters::call_with(entry, (Parameter::Temperature, request.temperature), make).await
 }
 
 fn body(
@@ -116,7 +100,7 @@ fn body(
     let body = Body {
         request,
         model: &entry.info.options,
-        upstream: entry.upstream(),
+        upstream: entry.info.upstream(),
         output_limit_field: entry.endpoint.output_limit_field,
         stream,
         stream_usage: entry.endpoint.stream_usage,

@@ -91,7 +91,7 @@ pub async fn discover_context_sizes(mut options: Options, environment: Arc<dyn E
     for (name, listed) in join_all(lists).await {
         let Some(provider) = options.providers.get_mut(name) else { continue };
         for (model, settings) in &mut provider.models {
-            let upstream = super::upstream(model, &settings.upstream);
+            let upstream = settings.upstream_of(model);
             let stated = listed.iter().find(|listed| listed.name == upstream).and_then(|listed| listed.context_tokens);
             if stated.is_some() {
                 complete_sizes(model, settings, stated);

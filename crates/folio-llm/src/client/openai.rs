@@ -9,6 +9,7 @@ use async_openai::middleware::HttpRequestFactory;
 use reqwest::Response;
 use reqwest::header::HeaderMap;
 use secrecy::SecretString;
+use serde::Serialize;
 use serde::de::IgnoredAny;
 use tokio::time::{Instant, timeout_at};
 
@@ -90,6 +91,24 @@ pub(super) fn failure(endpoint: &Endpoint, error: OpenAIError) -> Failure {
 }
 
 async fn send(endpoint: &Endpoint, request: reqwest::Request, bounds: Bounds) -> Result<Response, Failure> {
+    Ok(http::Response::new(body(endpoint, request, bounds).await?).into())
+}
+
+/// Sends a JSON body to a path below the base URL, for which `async-openai` has no method. Returns the body of the
+/// response, which is valid JSON and within the bounds.
+pub(super) async fn post(
+    endpoint: &Endpoint,
+    call_id: &str,
+    (path, json): (&str, &(impl Serialize + Sync)),
+    bounds: Bounds,
+) -> Result<Vec<u8>, Failure> {
+    let request = endpoint.http.post(format!("{}/{path}", endpoint.base_url)).headers(call_headers(call_id)).json(json);
+    let request = request.build().map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key))?;
+    body(endpoint, request, bounds).await
+}
+
+/// Sends a request. Returns the body of the response.
+async fn body(endpoint: &Endpoint, request: reqwest::Request, bounds: Bounds) -> Result<Vec<u8>, Failure> {
     let Bounds { end, limit, body_bytes } = bounds;
     let response = endpoint.execute(request, (end, limit)).await?;
     let mut body = Vec::new();
@@ -99,7 +118,7 @@ async fn send(endpoint: &Endpoint, request: reqwest::Request, bounds: Bounds) ->
         .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key).not_retriable())?;
     let checked = if is_whole { json(&body) } else { Err(StreamError::TooLarge("body")) };
     checked.map_err(|error| Failure::invalid_answer(error, &endpoint.key).not_retriable())?;
-    Ok(http::Response::new(body).into())
+    Ok(body)
 }
 
 /// Refuses a body that is not JSON, because `async-openai` logs a body that it cannot parse.

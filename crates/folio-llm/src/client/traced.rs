@@ -10,6 +10,7 @@ use futures::Stream;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Level, Span};
 
+use super::Entry;
 use super::content;
 use super::endpoint::Endpoint;
 use crate::model::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream};
@@ -35,14 +36,22 @@ fn span(operation: &'static str, endpoint: &Endpoint, model: &str) -> Span {
     )
 }
 
-pub(super) async fn embedding<T>(
-    endpoint: &Endpoint,
-    model: &str,
+/// Runs a call of an embedding or rerank model in a span. `usage` returns the usage of its answer.
+pub(super) async fn retrieval<T>(
+    operation: &'static str,
+    entry: &Entry,
     call: impl Future<Output = Result<T, ModelError>>,
+    usage: impl FnOnce(&T) -> Usage,
 ) -> Result<T, ModelError> {
-    let span = span("embeddings", endpoint, model);
+    let span = span(operation, &entry.endpoint, &entry.info.name);
     let answer = call.instrument(span.clone()).await;
-    answer.inspect_err(|error| record_error(&span, error.kind()))
+    match &answer {
+        Ok(answer) => {
+            span.record("gen_ai.usage.input_tokens", i64::try_from(usage(answer).input_tokens).unwrap_or(i64::MAX));
+        }
+        Err(error) => record_error(&span, error.kind()),
+    }
+    answer
 }
 
 /// Runs a non-streaming call in a span.

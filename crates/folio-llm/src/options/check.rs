@@ -8,7 +8,7 @@ use folio_types::Secret;
 use folio_types::limits::DAY;
 use folio_types::settings::{InvalidSettings, Problems};
 
-use super::{ModelOptions, Options, ProviderOptions, complete_sizes};
+use super::{ModelKind, ModelOptions, Options, ProviderOptions, complete_sizes};
 
 // proto: ProviderModel.name "1 to {} characters"
 const NAME_CHARS: usize = 200;
@@ -17,6 +17,11 @@ pub(crate) const THINKING_TOKENS_MIN: u32 = 1_024;
 pub(super) const CONTEXT_TOKENS_MIN: u32 = 1_000;
 // proto: ProviderModel.context_tokens "1,000 to {}."
 pub(super) const CONTEXT_TOKENS_MAX: u32 = 100_000_000;
+/// Minimum tokens of an input of an embedding or rerank model.
+// proto: ProviderModel.context_tokens "one input, at least {};"
+pub(super) const INPUT_TOKENS_MIN: u32 = 64;
+// proto: ProviderModel.dimensions "at most {}."
+pub(crate) const DIMENSIONS_MAX: u32 = 8_192;
 /// Maximum price in micro-dollars. A higher price is a mistake, and sums could overflow.
 // proto: ProviderModel.input_price_microdollars "at most {}."
 const PRICE_MAX: u64 = 1_000_000_000_000;
@@ -71,30 +76,26 @@ impl Options {
 
     /// Checks that each model name has one provider and that the defaults exist.
     fn check_names(&self, problems: &mut Problems) {
-        let mut chat: BTreeMap<&str, &str> = BTreeMap::new();
-        let mut embedding: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut models: BTreeMap<&str, (&str, ModelKind)> = BTreeMap::new();
         for (provider, options) in self.providers.iter().filter(|(_, options)| options.enabled) {
-            for model in options.models.iter().filter(|(_, model)| model.enabled).map(|(name, _)| name) {
-                if let Some(other) = chat.insert(model, provider) {
-                    problems.add(format_args!("providers.{provider}.models.{model}"), duplicate_name(other));
-                }
-            }
-            for model in options.embedding_models.keys() {
-                if let Some(other) = embedding.insert(model, provider) {
-                    problems.add(format_args!("providers.{provider}.embedding_models.{model}"), duplicate_name(other));
+            for (name, model) in options.models.iter().filter(|(_, model)| model.enabled) {
+                if let Some((other, _)) = models.insert(name, (provider, model.kind)) {
+                    problems.add(format_args!("providers.{provider}.models.{name}"), duplicate_name(other));
                 }
             }
         }
-        let default = self.default_model.as_str();
-        if !default.is_empty() && !chat.contains_key(default) {
-            problems.add("default_model", not_enabled(default, "model", chat.keys().copied()));
-        }
-        for name in self.fallbacks.iter().filter(|name| !chat.contains_key(name.as_str())) {
-            problems.add("fallbacks", not_enabled(name, "model", chat.keys().copied()));
-        }
-        let default = self.default_embedding_model.as_str();
-        if !default.is_empty() && !embedding.contains_key(default) {
-            problems.add("default_embedding_model", not_enabled(default, "embedding model", embedding.into_keys()));
+        let defaults = [
+            ("default_model", &self.default_model, ModelKind::Chat),
+            ("default_embedding_model", &self.default_embedding_model, ModelKind::Embedding),
+            ("default_rerank_model", &self.default_rerank_model, ModelKind::Rerank),
+        ];
+        let defaults = defaults.into_iter().filter(|(_, name, _)| !name.is_empty());
+        let fallbacks = self.fallbacks.iter().map(|name| ("fallbacks", name, ModelKind::Chat));
+        for (setting, name, kind) in defaults.chain(fallbacks) {
+            if models.get(name.as_str()).is_none_or(|(_, found)| *found != kind) {
+                let enabled = models.iter().filter(|(_, (_, found))| *found == kind).map(|(name, _)| *name);
+                problems.add(setting, not_enabled(name, kind, enabled));
+            }
         }
     }
 }
@@ -103,8 +104,13 @@ fn duplicate_name(other: &str) -> String {
     format!("provider {other:?} has a model with the same name; rename one and set its `upstream`")
 }
 
-fn not_enabled<'a>(name: &str, kind: &str, enabled: impl Iterator<Item = &'a str>) -> String {
+fn not_enabled<'a>(name: &str, kind: ModelKind, enabled: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<_> = enabled.take(20).collect();
+    let kind = match kind {
+        ModelKind::Chat => "model",
+        ModelKind::Embedding => "embedding model",
+        ModelKind::Rerank => "rerank model",
+    };
     format!(
         "{name:?} is not an enabled {kind}; enabled: {}",
         if names.is_empty() { "none".into() } else { names.join(", ") }
@@ -150,10 +156,8 @@ fn check_provider(name: &str, provider: &ProviderOptions, problems: &mut Problem
     problems.check(calls, format_args!("providers.{name}.max_concurrent_calls"), "must be from 1 to 100,000");
     let waiting = provider.max_waiting_calls <= 1_000_000;
     problems.check(waiting, format_args!("providers.{name}.max_waiting_calls"), "must be at most 1,000,000");
-    for model in provider.models.keys().chain(provider.embedding_models.keys()) {
-        check_name(model, format_args!("providers.{name}.models.{model:?}"), problems);
-    }
     for (model, options) in &provider.models {
+        check_name(model, format_args!("providers.{name}.models.{model:?}"), problems);
         check_model(&format!("providers.{name}.models.{model}"), options, problems);
     }
 }
@@ -181,12 +185,18 @@ pub fn model_problem(name: &str, model: &ModelOptions) -> Option<String> {
 }
 
 fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
-    let context = model.context_tokens;
+    let (context, is_chat) = (model.context_tokens, model.kind == ModelKind::Chat);
     if context != 0 {
-        problems.number(format_args!("{path}.context_tokens"), context, CONTEXT_TOKENS_MIN, CONTEXT_TOKENS_MAX);
+        let min = if is_chat { CONTEXT_TOKENS_MIN } else { INPUT_TOKENS_MIN };
+        problems.number(format_args!("{path}.context_tokens"), context, min, CONTEXT_TOKENS_MAX);
     }
-    let output = model.max_output_tokens >= 1 && (context == 0 || model.max_output_tokens < context);
+    let is_less = context == 0 || model.max_output_tokens < context;
+    let output = !is_chat || (model.max_output_tokens >= 1 && is_less);
     problems.check(output, format_args!("{path}.max_output_tokens"), "must be at least 1 and less than context_tokens");
+    let dimensions = format!("{path}.dimensions");
+    problems.number(&dimensions, model.dimensions, 0, DIMENSIONS_MAX);
+    let has_vectors = model.dimensions == 0 || model.kind == ModelKind::Embedding;
+    problems.check(has_vectors, &dimensions, "is only permitted with kind = \"embedding\"");
     let thinking = !model.thinking || model.thinking_budget_tokens >= THINKING_TOKENS_MIN;
     let problem = format_args!("must be at least {THINKING_TOKENS_MIN}");
     problems.check(thinking, format_args!("{path}.thinking_budget_tokens"), problem);

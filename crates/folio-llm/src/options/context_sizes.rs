@@ -3,18 +3,18 @@
 //! A size is the one that a model has without extensions (such as `YaRN`) that its server must enable. A server may be
 //! started with a smaller context: the settings, and the model list of the endpoint, take precedence.
 
-use folio_types::models::{CONTEXT_TOKENS_DEFAULT, ModelOptions};
+use folio_types::models::{CONTEXT_TOKENS_DEFAULT, INPUT_TOKENS_DEFAULT, ModelKind, ModelOptions};
 
-use super::Options;
-use super::check::{CONTEXT_TOKENS_MAX, CONTEXT_TOKENS_MIN};
+use super::check::{CONTEXT_TOKENS_MAX, CONTEXT_TOKENS_MIN, INPUT_TOKENS_MIN};
+use super::{Options, known_input_tokens};
 
 /// The start of a normalized model name, and the context size of the models whose name starts with it.
-struct Family {
-    prefix: &'static str,
-    tokens: u32,
+pub(super) struct Family {
+    pub(super) prefix: &'static str,
+    pub(super) tokens: u32,
 }
 
-const fn family(prefix: &'static str, tokens: u32) -> Family {
+pub(super) const fn family(prefix: &'static str, tokens: u32) -> Family {
     Family { prefix, tokens }
 }
 
@@ -101,20 +101,31 @@ const FAMILIES: &[Family] = &[
 /// Returns the context size of a model by its name at an endpoint, such as `Qwen/Qwen2.5-7B-Instruct`, `llama3.1:8b` or
 /// `gpt-4o-2024-08-06`. None: the model is unknown.
 pub fn known_context_tokens(name: &str) -> Option<u32> {
+    size_of(name, FAMILIES)
+}
+
+/// Returns the size of the family with the longest prefix of a model name.
+pub(super) fn size_of(name: &str, families: &[Family]) -> Option<u32> {
     let name = normalized(name);
     let matching =
-        FAMILIES.iter().filter(|family| name.strip_prefix(family.prefix).is_some_and(|rest| ends(family, rest)));
+        families.iter().filter(|family| name.strip_prefix(family.prefix).is_some_and(|rest| ends(family, rest)));
     matching.max_by_key(|family| family.prefix.len()).map(|family| family.tokens)
 }
 
 /// Sets the sizes of a model whose settings state no context size: the size that its endpoint stated, otherwise the
-/// known size, otherwise the default. The answer is then bounded to a half of the context. Returns false if the size is
-/// unknown.
+/// known size, otherwise the default. The answer of a chat model is then bounded to a half of the context. Returns false
+/// if the size is unknown.
 pub fn complete_sizes(name: &str, model: &mut ModelOptions, stated: Option<u32>) -> bool {
     if model.context_tokens != 0 {
         return true;
     }
-    let upstream = if model.upstream.is_empty() { name } else { &model.upstream };
+    let upstream = model.upstream_of(name);
+    if model.kind != ModelKind::Chat {
+        let stated = stated.filter(|tokens| (INPUT_TOKENS_MIN..=CONTEXT_TOKENS_MAX).contains(tokens));
+        let size = stated.or_else(|| known_input_tokens(upstream));
+        model.context_tokens = size.unwrap_or(INPUT_TOKENS_DEFAULT);
+        return size.is_some();
+    }
     let size = stated.filter(|tokens| is_context_size(*tokens)).or_else(|| known_context_tokens(upstream));
     model.context_tokens = size.unwrap_or(CONTEXT_TOKENS_DEFAULT);
     model.max_output_tokens = model.max_output_tokens.min(model.context_tokens / 2);
@@ -122,14 +133,16 @@ pub fn complete_sizes(name: &str, model: &mut ModelOptions, stated: Option<u32>)
 }
 
 impl Options {
-    /// Returns provider and name of the enabled models whose size is neither set nor known, so that the default applies.
+    /// Returns provider and name of the enabled chat models whose size is neither set nor known, so that the default
+    /// applies.
     pub fn models_of_unknown_size(&self) -> impl Iterator<Item = (&str, &str)> {
         let providers = self.providers.iter().filter(|(_, provider)| provider.enabled);
         let models = providers.flat_map(|(provider, options)| {
             options.models.iter().map(move |(name, model)| (provider.as_str(), name.as_str(), model))
         });
         models
-            .filter(|(_, name, model)| model.enabled && !complete_sizes(name, &mut (*model).clone(), None))
+            .filter(|(_, _, model)| model.enabled && model.kind == ModelKind::Chat)
+            .filter(|(_, name, model)| !complete_sizes(name, &mut (*model).clone(), None))
             .map(|(provider, name, _)| (provider, name))
     }
 }
@@ -148,7 +161,7 @@ fn ends(family: &Family, rest: &str) -> bool {
 
 /// Returns a name in lowercase, without folders and the vendor in front of it, with `-` between words, and without a
 /// separator between a word and its number: `meta-llama/Llama-3.1-8B` and `llama3.1:8b` are both `llama3.1-8b`.
-fn normalized(name: &str) -> String {
+pub(super) fn normalized(name: &str) -> String {
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
     let name = name.strip_prefix("meta-").unwrap_or(&name);
     let mut normalized = String::with_capacity(name.len());

@@ -1,6 +1,6 @@
 //! The provider table of an endpoint on this machine.
 
-use super::{EmbeddingOptions, ModelOptions, Options, ProviderOptions, complete_sizes};
+use super::{ModelKind, ModelOptions, Options, ProviderOptions, complete_sizes, known_input_tokens};
 use crate::client::DetectedEndpoint;
 
 folio_types::settings! {
@@ -12,9 +12,9 @@ folio_types::settings! {
 }
 
 impl DetectedEndpoint {
-    /// Returns the names of the models that are not embedding models.
+    /// Returns the names of the chat models.
     pub fn chat_models(&self) -> impl Iterator<Item = &str> {
-        self.models.iter().map(|model| model.name.as_str()).filter(|name| !is_embedding_model(name))
+        self.models.iter().map(|model| model.name.as_str()).filter(|name| kind_of(name) == ModelKind::Chat)
     }
 }
 
@@ -28,12 +28,10 @@ impl Options {
             ..ProviderOptions::default()
         };
         for listed in &endpoint.models {
-            if is_embedding_model(&listed.name) {
-                provider.embedding_models.insert(listed.name.clone(), EmbeddingOptions::default());
-                continue;
-            }
-            let mut options = ModelOptions::default();
-            let stated = listed.context_tokens.or(endpoint.context_tokens);
+            let mut options = ModelOptions { kind: kind_of(&listed.name), ..ModelOptions::default() };
+            // The context that an endpoint states for all models is that of chat models.
+            let context = endpoint.context_tokens.filter(|_| options.kind == ModelKind::Chat);
+            let stated = listed.context_tokens.or(context);
             if stated.is_some() {
                 complete_sizes(&listed.name, &mut options, stated);
             }
@@ -44,9 +42,16 @@ impl Options {
     }
 }
 
-/// Returns true for the usual names of embedding models, such as `nomic-embed-text`.
-fn is_embedding_model(name: &str) -> bool {
-    name.to_ascii_lowercase().contains("embed")
+/// Returns the kind of a model by the usual names, such as `nomic-embed-text` and `bge-reranker-v2-m3`.
+fn kind_of(name: &str) -> ModelKind {
+    let name = name.to_ascii_lowercase();
+    if name.contains("rerank") {
+        ModelKind::Rerank
+    } else if name.contains("embed") || known_input_tokens(&name).is_some() {
+        ModelKind::Embedding
+    } else {
+        ModelKind::Chat
+    }
 }
 
 #[cfg(test)]
@@ -60,6 +65,7 @@ mod tests {
         let models = vec![
             listed("fast", None),
             listed("llama3.1:8b", None),
+            listed("bge-reranker-base", None),
             listed("nomic-embed-text", None),
             listed("tiny", Some(2_000)),
         ];
@@ -72,13 +78,20 @@ mod tests {
         let options = options.resolve(|_| None).unwrap();
         let provider = &options.providers["lm-studio"];
         let sizes = provider.models.values().map(|model| (model.context_tokens, model.max_output_tokens));
-        assert_eq!(sizes.collect::<Vec<_>>(), [(32_768, 4_096), (131_072, 4_096), (2_000, 1_000)]);
-        assert!(provider.embedding_models.contains_key("nomic-embed-text") && !provider.takes_own_keys());
+        let (fast, llama, tiny) = ((32_768, 4_096), (131_072, 4_096), (2_000, 1_000));
+        assert_eq!(sizes.collect::<Vec<_>>(), [(512, 4_096), fast, llama, (2_048, 4_096), tiny]);
+        let kind = |name: &str| provider.models[name].kind;
+        assert_eq!([kind("nomic-embed-text"), kind("bge-reranker-base")], [ModelKind::Embedding, ModelKind::Rerank]);
+        assert!(!provider.takes_own_keys());
         assert_eq!(options.default_model, "tiny");
         let ollama = DetectedEndpoint { product: "Ollama", context_tokens: Some(4_096), ..endpoint };
         let options = Options::local(&ollama, "tiny");
         assert_eq!(options.models_of_unknown_size().count(), 0);
         let sizes = options.providers["ollama"].models.values().map(|model| model.context_tokens);
-        assert_eq!(sizes.collect::<Vec<_>>(), [4_096, 4_096, 2_000], "the size of a model's family does not apply");
+        assert_eq!(
+            sizes.collect::<Vec<_>>(),
+            [0, 4_096, 4_096, 0, 2_000],
+            "the size of a model's family does not apply"
+        );
     }
 }

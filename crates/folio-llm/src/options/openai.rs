@@ -2,11 +2,14 @@
 
 use folio_types::Secret;
 
-use super::{EmbeddingOptions, ModelOptions, Options, OutputLimitField, ProviderOptions, known_context_tokens};
+use super::{ModelKind, ModelOptions, Options, OutputLimitField, ProviderOptions, known_context_tokens};
 
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 const DEFAULT_MODEL: &str = "gpt-4.1-mini";
 const EMBEDDING_MODEL: &str = "text-embedding-3-small";
+/// Price of a million tokens of [`EMBEDDING_MODEL`] in micro-dollars, and the length of its vectors.
+const EMBEDDING_PRICE: u64 = 20_000;
+const EMBEDDING_DIMENSIONS: u32 = 1_536;
 
 /// Known models (list prices of mid 2025): name, output tokens, and prices of input, cached input and output in
 /// micro-dollars per million tokens. The settings in `folio.toml` have precedence.
@@ -22,8 +25,8 @@ const OPENAI_MODELS: &[(&str, u32, [u64; 3])] = &[
 
 impl Options {
     /// Creates the provider `openai` with this key and the default model `model`. Without a base URL, the provider is
-    /// OpenAI's endpoint with its known models. The models of another endpoint are unknown: the only chat model is then
-    /// the default, without a stated size and prices, and organizations cannot use the provider with their
+    /// OpenAI's endpoint with its known models. The models of another endpoint are unknown: the only model is then the
+    /// default, a chat model without a stated size and prices, and organizations cannot use the provider with their
     /// own keys.
     pub fn openai(api_key: Secret, base_url: Option<&str>, model: Option<&str>) -> Self {
         let base_url = base_url.map(str::trim).filter(|url| !url.is_empty()).unwrap_or(OPENAI_BASE_URL);
@@ -42,15 +45,10 @@ impl Options {
         };
         if is_openai {
             provider.models = OPENAI_MODELS.iter().map(|known| (known.0.to_owned(), known_model(known))).collect();
+            provider.models.insert(EMBEDDING_MODEL.to_owned(), embedding_model());
         }
         provider.models.entry(model.to_owned()).or_default();
-        provider.embedding_models.insert(EMBEDDING_MODEL.to_owned(), EmbeddingOptions::default());
-        Self {
-            default_model: model.to_owned(),
-            default_embedding_model: EMBEDDING_MODEL.to_owned(),
-            providers: [("openai".to_owned(), provider)].into(),
-            ..Self::default()
-        }
+        Self { default_model: model.to_owned(), providers: [("openai".to_owned(), provider)].into(), ..Self::default() }
     }
 }
 
@@ -62,6 +60,15 @@ fn known_model(known: &(&str, u32, [u64; 3])) -> ModelOptions {
         input_price: Some(input),
         cached_input_price: Some(cached),
         output_price: Some(output),
+        ..ModelOptions::default()
+    }
+}
+
+fn embedding_model() -> ModelOptions {
+    ModelOptions {
+        kind: ModelKind::Embedding,
+        dimensions: EMBEDDING_DIMENSIONS,
+        input_price: Some(EMBEDDING_PRICE),
         ..ModelOptions::default()
     }
 }

@@ -8,8 +8,8 @@ const TABLE: &str = r#"{
         "here": {
             "base_url": "http://127.0.0.1:9/v1",
             "api_key_env": "HERE_KEY",
-            "models": {"fast": {"upstream": "vendor/fast-1", "input_price": 150000}, "off": {"enabled": false}},
-            "embedding_models": {"vectors": {}}
+            "models": {"fast": {"upstream": "vendor/fast-1", "input_price": 150000}, "off": {"enabled": false},
+                "vectors": {"kind": "embedding"}}
         }
     }
 }"#;
@@ -34,6 +34,7 @@ fn a_table_is_read_with_defaults_and_its_key_from_the_environment() {
     let provider = &options.providers["here"];
     assert_eq!(provider.api_key.reveal(), "sk-from-environment");
     assert_eq!(provider.models["fast"].context_tokens, 32_768);
+    assert_eq!(provider.models["vectors"].context_tokens, 512);
     assert_eq!(options.timeouts, Timeouts::default());
     let shown = format!("{options:?}{}", serde_json::to_string(&options).unwrap());
     assert!(!shown.contains("sk-from"), "{shown}");
@@ -66,6 +67,22 @@ fn every_problem_is_reported_with_its_path() {
         ("contains spaces", problems(|o| provider(o).api_key = Secret::new("a\nb"))),
         ("default_model: \"off\" is not an enabled model; enabled: fast", problems(|o| o.default_model = "off".into())),
         ("default_embedding_model: \"x\"", problems(|o| o.default_embedding_model = "x".into())),
+        ("default_embedding_model: \"fast\" is not", problems(|o| o.default_embedding_model = "fast".into())),
+        ("default_model: \"vectors\" is not", problems(|o| o.default_model = "vectors".into())),
+        ("rerank model; enabled: none", problems(|o| o.default_rerank_model = "vectors".into())),
+        ("fallbacks: \"vectors\" is not", problems(|o| o.fallbacks = vec!["vectors".into()])),
+        (
+            "models.fast.dimensions: is only permitted",
+            problems(|o| provider(o).models.get_mut("fast").unwrap().dimensions = 1),
+        ),
+        (
+            "models.vectors.dimensions: must be from 0 to 8192",
+            problems(|o| provider(o).models.get_mut("vectors").unwrap().dimensions = 8_193),
+        ),
+        (
+            "models.vectors.context_tokens: must be from 64",
+            problems(|o| provider(o).models.get_mut("vectors").unwrap().context_tokens = 63),
+        ),
         ("max_concurrent_calls", problems(|o| provider(o).max_concurrent_calls = 0)),
         ("timeouts.connect_seconds", problems(|o| o.timeouts.connect_seconds = Duration::ZERO)),
         ("retries.retries", problems(|o| o.retries.retries = 11)),
@@ -135,6 +152,8 @@ fn the_table_of_the_openai_variables_is_usable() {
     assert_eq!(own.providers["openai"].output_limit_field, OutputLimitField::MaxCompletionTokens);
     assert!(own.providers["openai"].models[&own.default_model].input_price.is_some());
     assert!(own.providers["openai"].takes_own_keys());
+    let vectors = &own.providers["openai"].models["text-embedding-3-small"];
+    assert_eq!((vectors.kind, vectors.context_tokens, vectors.dimensions), (ModelKind::Embedding, 8_191, 1_536));
 
     let other = Options::openai(Secret::new("any"), Some("http://127.0.0.1:8000/v1/"), Some("org/model:7b"));
     let other = other.resolve(|_| None).unwrap();
@@ -151,7 +170,6 @@ fn lacking(known: &Value, given: &[&Value]) -> Vec<String> {
     let entry = |map: &str| match map {
         "providers" => Some(serde_json::to_value(ProviderOptions::default()).unwrap()),
         "models" => Some(serde_json::to_value(ModelOptions::default()).unwrap()),
-        "embedding_models" => Some(serde_json::to_value(EmbeddingOptions::default()).unwrap()),
         _ => None,
     };
     let lacking = |(name, below): (&String, &Value)| {

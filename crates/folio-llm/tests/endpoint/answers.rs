@@ -2,7 +2,7 @@
 
 use folio_llm::{ModelError, Models, RawToolCall, ResponseFormat, ToolDefinition, Tools};
 use folio_types::message::{FinishReason, ThinkingBlock, ToolCall};
-use llm_sim::{Pacing, RecordedRequest};
+use llm_sim::Pacing;
 use serde_json::json;
 
 use super::*;
@@ -106,24 +106,6 @@ async fn a_response_format_is_sent() {
         "name": "invoice", "schema": {"type": "object"}, "strict": true
     }});
     assert_eq!(sim.chats()[0].body["response_format"], expected);
-}
-
-#[tokio::test]
-async fn embeddings_come_in_order_in_requests_of_bounded_size() {
-    let sim = LlmSim::builder().dimensions(16).start().await.unwrap();
-    let models = models(&sim.url());
-    let texts: Vec<_> = (0..130).map(|n| format!("text number {n}")).collect();
-    let name = models.default_embedding_model().unwrap().to_owned();
-    let vectors = models.embed(&org(), &name, texts.clone()).await.unwrap();
-    assert_eq!(vectors.len(), 130);
-    assert_eq!(sim.requests().iter().filter(|request| !RecordedRequest::is_chat(request)).count(), 3);
-    for index in [0, 63, 64, 129] {
-        let single = models.embed(&org(), "", vec![texts[index].clone()]).await.unwrap();
-        assert_eq!(single, [vectors[index].clone()], "{index}");
-    }
-    assert_ne!(vectors[0], vectors[1]);
-    assert_eq!(models.embed(&org(), &name, Vec::new()).await, Ok(Vec::new()));
-    assert!(matches!(models.embed(&org(), "scripted", texts).await, Err(ModelError::NotAvailable(_))));
 }
 
 #[tokio::test]

@@ -8,11 +8,15 @@ mod faults;
 mod health;
 mod raw;
 mod refusals;
+mod retrieval;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream, Models, OpenAiModels, Options};
+use folio_llm::{
+    ModelError, ModelEvent, ModelKind, ModelOptions, ModelReply, ModelRequest, ModelStream, Models, OpenAiModels,
+    Options,
+};
 use folio_testkit::{Simulated, seed};
 use folio_types::message::Message;
 use folio_types::{OrgId, Secret};
@@ -25,6 +29,10 @@ const KEY: &str = "sk-test-abcdefghijklmnop";
 /// Settings for an endpoint at this URL: short waits, circuit breaker disabled.
 fn options(url: &str) -> Options {
     let mut options = Options::openai(Secret::new(KEY), Some(url), Some("scripted"));
+    let provider = options.providers.get_mut("openai").unwrap();
+    for (name, kind) in [("vectors", ModelKind::Embedding), ("rates", ModelKind::Rerank)] {
+        provider.models.insert(name.to_owned(), ModelOptions { kind, ..ModelOptions::default() });
+    }
     options.retries.retries = 2;
     options.retries.base_seconds = Duration::from_millis(2);
     options.breaker.failures = 0;

@@ -4,7 +4,7 @@ use folio_resources::audit::AuditKind;
 use folio_resources::{Member, Organization, TokenRecord, User};
 use folio_types::Etag;
 use folio_types::access::{Role, Scope};
-use folio_types::models::OutputLimitField;
+use folio_types::models::{ModelKind, OutputLimitField};
 
 use super::time;
 use crate::v1;
@@ -15,6 +15,8 @@ same_variants!(AuditKind = v1::AuditKind of "kind": CallApproved, CallEdited, Ca
     CallEffect, ChangeRequested, ChangeApplied, ChangeFailed);
 
 same_variants!(OutputLimitField = v1::OutputLimitField of "output_limit_field": MaxTokens, MaxCompletionTokens, None);
+
+same_variants!(ModelKind = v1::ModelKind of "kind": Chat, Embedding, Rerank);
 
 same_variants!(Scope = v1::Scope of "scope": Conversations, Documents, Definitions, Extractions, Usage, Administration);
 

@@ -23,6 +23,7 @@ mod shared;
 mod texts;
 mod threads;
 mod usage;
+mod vectors;
 
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ pub use shared::{
 pub use texts::{IngestUpdate, NewPage, PageRow, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;
 pub use usage::{Charged, HourSummer, HourSums, UsageHour, UsageKey, UsageRecord, UsageStore, UsageSum, UsageTotals};
+pub use vectors::{VECTOR_SLOTS, VectorCache, VectorKey};
 
 /// All stores of a node, for its services and tools. Cheap to clone.
 #[derive(Clone)]
@@ -66,7 +68,8 @@ pub struct Stores {
     /// [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
     /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::accounts`] that of sessions,
-    /// [`Stores::budgets`] that of budgets, and [`Stores::job_pages`] that of pages of jobs.
+    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, and [`Stores::vector_cache`] that of
+    /// cached vectors.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -92,6 +95,10 @@ impl Stores {
 
     pub fn job_pages(&self) -> JobPageStore {
         JobPageStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn vector_cache(&self) -> VectorCache {
+        VectorCache::new(Arc::clone(&self.rows))
     }
 }
 

@@ -1,5 +1,6 @@
 //! A metered model call: credit is reserved before the call and settled after it in every case.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use folio_llm::{ModelError, ModelReply, ModelRequest, Progress};
@@ -24,21 +25,43 @@ pub async fn complete_metered(
     call: MeteredCall,
     mut request: ModelRequest,
 ) -> Result<Result<ModelReply, ModelError>> {
-    let counted = call.input_tokens;
     request.call_id.clone_from(&call.key);
+    let (models, progress) = (Arc::clone(&resources.models), request.progress.clone());
+    metered(resources, call, progress, async move { models.complete(request).await }).await
+}
+
+/// The answer of a model call.
+pub(crate) trait Answer: Send + 'static {
+    fn usage(&mut self) -> &mut Usage;
+}
+
+impl Answer for ModelReply {
+    fn usage(&mut self) -> &mut Usage {
+        &mut self.usage
+    }
+}
+
+/// Reserves the credit of a model call, makes the call, and settles it, as [`complete_metered`] does. `progress`: the
+/// progress of the call.
+pub(crate) async fn metered<T: Answer>(
+    resources: &ToolResources,
+    call: MeteredCall,
+    progress: Progress,
+    make: impl Future<Output = Result<T, ModelError>> + Send + 'static,
+) -> Result<Result<T, ModelError>> {
+    let counted = call.input_tokens;
     let permit = resources.meter.request_permit(call).await?;
     let (meter, tasks) = (resources.meter.clone(), resources.tasks.clone());
-    let (progress, abandoned_calls) = (request.progress.clone(), permit.abandoned_calls);
+    let abandoned_calls = permit.abandoned_calls;
     let mut unsettled = Unsettled { meter, tasks, permit: Some(permit), counted, progress: progress.clone() };
-    let models = resources.models.clone();
     let answered = async move {
-        let mut answer = models.complete(request).await;
-        let settlement = match &answer {
-            Ok(reply) => Settlement::Completed(reply.usage),
+        let mut answer = make.await;
+        let settlement = match &mut answer {
+            Ok(answer) => Settlement::Completed(*answer.usage()),
             Err(_) => unsettled.without_reply(),
         };
         match (unsettled.settle(settlement).await, &mut answer) {
-            (Ok(credits), Ok(reply)) => reply.usage.credits = credits,
+            (Ok(credits), Ok(answer)) => answer.usage().credits = credits,
             (Ok(_), Err(_)) => {}
             (Err(error), _) => tracing::error!(%error, "model call not settled"),
         }

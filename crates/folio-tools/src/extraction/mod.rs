@@ -44,6 +44,7 @@ pub use edit::{apply_edit, check_replacement};
 pub use engine::{Extracted, PlannedRun, Request, plan, run, unfenced};
 pub use job::{ItemProgress, JOB_KIND, JobInput, agent_run_of_item, check_succeeded, run_job_item};
 pub use metered::complete_metered;
+pub(crate) use metered::{Answer, metered};
 pub use metered_stream::stream_metered;
 pub use options::Options;
 pub use review::{check_review, plan_review};

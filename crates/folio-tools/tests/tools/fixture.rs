@@ -1,14 +1,17 @@
 //! Fixture: a store, a scripted model, a document, and sequential tool calls.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::job::JobLimits;
 use folio_history::journal::WorkingState;
-use folio_llm::{Catalogue, ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
+use folio_llm::{
+    Catalogue, EmbeddingRequest, Embeddings, ModelError, ModelInfo, ModelKind, ModelReply, ModelRequest, ModelStream,
+    Models, RankedDocument, RerankRequest, Reranking,
+};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
 use folio_resources::{Document, DocumentChange, Extraction, ExtractionChange, NewDocument, TextState};
 use folio_storage::{IngestUpdate, NewPage, SharedOptions, Stores};
@@ -269,6 +272,11 @@ pub(crate) struct ScriptedModels {
     pub(crate) is_hanging: AtomicBool,
     /// True if no permit is available, so that calls are not sent.
     pub(crate) is_full: AtomicBool,
+    /// The texts of each embedding request.
+    embedded: Mutex<Vec<Vec<String>>>,
+    embedding_failures: Mutex<VecDeque<Option<ModelError>>>,
+    /// Dimensions of vectors in addition to two.
+    pub(crate) more_dimensions: AtomicUsize,
 }
 
 impl ScriptedModels {
@@ -307,6 +315,16 @@ impl ScriptedModels {
     pub(crate) fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().unwrap().clone()
     }
+
+    /// Returns the texts of each embedding request since the last call.
+    pub(crate) fn take_embedded(&self) -> Vec<Vec<String>> {
+        std::mem::take(&mut self.embedded.lock().unwrap())
+    }
+
+    /// Sets the results of the next embedding requests. None: the request succeeds.
+    pub(crate) fn fail_embeddings(&self, failures: impl IntoIterator<Item = Option<ModelError>>) {
+        self.embedding_failures.lock().unwrap().extend(failures);
+    }
 }
 
 #[async_trait]
@@ -330,7 +348,12 @@ impl Models for ScriptedModels {
             models.push(model("cheap", true));
             fallbacks.push("cheap".to_owned());
         }
-        Ok(Arc::new(Catalogue::new(models, "base".to_owned(), fallbacks)))
+        for (name, kind) in [("vectors", ModelKind::Embedding), ("rates", ModelKind::Rerank)] {
+            let options = ModelOptions { kind, context_tokens: 64, input_price: Some(20_000), ..Default::default() };
+            models.push(ModelInfo { name: name.to_owned(), provider: "test".to_owned(), options });
+        }
+        let catalogue = Catalogue::new(models, "base".to_owned(), fallbacks);
+        Ok(Arc::new(catalogue.with_retrieval_models("vectors".to_owned(), "rates".to_owned())))
     }
 
     async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
@@ -352,8 +375,34 @@ impl Models for ScriptedModels {
         next.inspect_err(|error| progress.set_sent(error.is_possibly_charged()))
     }
 
-    async fn embed(&self, _: &OrgId, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
-        Err(ModelError::Failed("no tool embeds".to_owned()))
+    /// The vector of a text has the length of the text in its first dimension.
+    async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings, ModelError> {
+        request.progress.set_sent(true);
+        let tokens = 10 * request.texts.len() as u64;
+        let usage = Usage { input_tokens: tokens, reported: true, model_calls: 1, ..Usage::default() };
+        let dimensions = 2 + self.more_dimensions.load(Ordering::Relaxed);
+        let vector = |text: &String| {
+            let mut vector = vec![1.0; dimensions];
+            vector[0] = text.len() as f32;
+            vector
+        };
+        let vectors = request.texts.iter().map(vector).collect();
+        self.embedded.lock().unwrap().push(request.texts);
+        match self.embedding_failures.lock().unwrap().pop_front().flatten() {
+            Some(error) => Err(error),
+            None => Ok(Embeddings { vectors, usage }),
+        }
+    }
+
+    /// The shortest document is the most relevant one.
+    async fn rerank(&self, request: RerankRequest) -> Result<Reranking, ModelError> {
+        request.progress.set_sent(true);
+        let mut indexes: Vec<usize> = (0..request.documents.len()).collect();
+        indexes.sort_by_key(|index| request.documents[*index].len());
+        let ranked = |index| RankedDocument { index, relevance: 0.5 };
+        let results = indexes.into_iter().take(request.top_n).map(ranked).collect();
+        let usage = Usage { input_tokens: 7, reported: true, model_calls: 1, ..Usage::default() };
+        Ok(Reranking { results, usage })
     }
 }
 

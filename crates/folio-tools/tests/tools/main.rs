@@ -20,6 +20,7 @@ mod invented_ids;
 mod mcp;
 mod once;
 mod prompts;
+mod retrieval;
 mod schemas;
 mod tags;
 mod tenants;

@@ -4,13 +4,16 @@
 use anyhow::{Context as _, Result};
 use folio_llm::Options;
 use folio_types::Secret;
-use folio_types::models::CONTEXT_TOKENS_DEFAULT;
+use folio_types::models::{CONTEXT_TOKENS_DEFAULT, ModelKind, ModelOptions};
 use llm_sim::LlmSim;
 
 use crate::local_endpoint::LocalChoice;
 
 /// Name of the offline model in lists and records.
 pub(crate) const OFFLINE_MODEL: &str = "offline-rules";
+/// The embedding model of the offline endpoint: texts with common words and letters are similar.
+const OFFLINE_EMBEDDING_MODEL: &str = "offline-embedding";
+const OFFLINE_EMBEDDING_DIMENSIONS: u32 = 256;
 /// Name of the offline model's provider.
 const OFFLINE_PROVIDER: &str = "folio";
 /// Maximum number of models of unknown context size that the start of a server lists.
@@ -89,9 +92,16 @@ pub(crate) async fn choose(settings: &Options, model: Option<&str>, local: Optio
         LlmSim::builder().offline_model().record(0).start().await.context("the offline model cannot be started")?;
     let mut table = Options::openai(Secret::default(), Some(&sim.url()), Some(OFFLINE_MODEL));
     table.providers = table.providers.into_values().map(|provider| (OFFLINE_PROVIDER.to_owned(), provider)).collect();
-    let models = table.providers.values_mut().flat_map(|provider| provider.models.values_mut());
-    models.for_each(|model| model.context_tokens = CONTEXT_TOKENS_DEFAULT);
+    for provider in table.providers.values_mut() {
+        provider.models.insert(OFFLINE_EMBEDDING_MODEL.to_owned(), offline_embedding_model());
+        provider.models.values_mut().for_each(|model| model.context_tokens = CONTEXT_TOKENS_DEFAULT);
+    }
     Ok(Endpoint { options: with_defaults(options, table), source: Source::Offline, offline: Some(sim) })
+}
+
+fn offline_embedding_model() -> ModelOptions {
+    let dimensions = OFFLINE_EMBEDDING_DIMENSIONS;
+    ModelOptions { kind: ModelKind::Embedding, dimensions, ..ModelOptions::default() }
 }
 
 pub(crate) fn of_local(settings: Options, LocalChoice { endpoint, model }: &LocalChoice) -> Endpoint {

@@ -99,7 +99,6 @@ fn read(
 /// Returns the maps whose keys the operator chooses, each with the default of an entry.
 fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
     let model = serde_json::to_value(folio_llm::ModelOptions::default())?;
-    let embedding_model = serde_json::to_value(folio_llm::EmbeddingOptions::default())?;
     let provider = serde_json::to_value(folio_llm::ProviderOptions::default())?;
     let issuer = serde_json::to_value(folio_gateway::IssuerOptions::default())?;
     Ok(BTreeMap::from([
@@ -109,7 +108,6 @@ fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
         ("models.providers".to_owned(), provider),
         ("models.weights".to_owned(), 1.into()),
         ("models.providers.*.models".to_owned(), model),
-        ("models.providers.*.embedding_models".to_owned(), embedding_model),
     ]))
 }
 

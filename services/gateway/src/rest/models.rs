@@ -29,6 +29,9 @@ struct NamesQuery {
     /// True: only models of the document chat.
     #[serde(default)]
     chat_only: bool,
+    /// True: no embedding models.
+    #[serde(default)]
+    exclude_embeddings: bool,
 }
 
 /// The names of the enabled models.
@@ -53,8 +56,7 @@ struct DescriptionsQuery {
 #[derive(Debug, Serialize, ToSchema)]
 struct ModelDescriptions {
     chat_models: Vec<ModelBody>,
-    /// Empty: the server has no embedding models.
-    embedding_models: Vec<ModelBody>,
+    embedding_models: Vec<EmbeddingModelBody>,
     /// The same as `chat_models`.
     models: Vec<ModelBody>,
 }
@@ -94,11 +96,45 @@ struct ModelBody {
     cost_per_1m_output_tokens: f64,
 }
 
+/// An enabled embedding model.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+struct EmbeddingModelBody {
+    /// The name that requests use.
+    litellm_model: String,
+    /// The provider.
+    litellm_provider: String,
+    /// Maximum tokens of a text.
+    max_input_tokens: u32,
+    /// Length of the vectors. 0: not stated.
+    dimensions: u32,
+    /// Price in dollars. 0: unknown.
+    input_cost_per_token: f64,
+    /// The same price.
+    input_cost_per_token_batches: f64,
+}
+
+impl From<&ModelInfo> for EmbeddingModelBody {
+    fn from(model: &ModelInfo) -> Self {
+        let input_cost_per_token = dollars(model.options.input_price) / MILLION;
+        Self {
+            litellm_model: model.name.clone(),
+            litellm_provider: model.provider.clone(),
+            max_input_tokens: model.options.context_tokens,
+            dimensions: model.options.dimensions,
+            input_cost_per_token,
+            input_cost_per_token_batches: input_cost_per_token,
+        }
+    }
+}
+
+/// Returns a price in dollars for a million tokens. Stored prices are in millionths of a dollar.
+fn dollars(price: Option<u64>) -> f64 {
+    price.unwrap_or_default() as f64 / MILLION
+}
+
 impl From<&ModelInfo> for ModelBody {
     fn from(model: &ModelInfo) -> Self {
         let (name, provider, options) = (&model.name, &model.provider, &model.options);
-        // Prices are in millionths of a dollar for a million tokens.
-        let dollars = |price: Option<u64>| price.unwrap_or_default() as f64 / MILLION;
         let (input, output) = (dollars(options.input_price), dollars(options.output_price));
         Self {
             litellm_model: name.clone(),
@@ -151,8 +187,11 @@ pub(super) async fn chosen(
 }
 
 async fn names(client: Client, Query(query): Query<NamesQuery>) -> Reply<Json<ModelNames>> {
-    let found = enabled(&client, query.chat_only.then_some(ModelUse::Chat)).await?;
-    Ok(Json(ModelNames { models: found.models.into_iter().map(|model| model.name).collect() }))
+    let mut found = enabled(&client, query.chat_only.then_some(ModelUse::Chat)).await?.models;
+    if !query.chat_only && !query.exclude_embeddings {
+        found.extend(enabled(&client, Some(ModelUse::Embeddings)).await?.models);
+    }
+    Ok(Json(ModelNames { models: found.into_iter().map(|model| model.name).collect() }))
 }
 
 async fn descriptions(client: Client, Query(query): Query<DescriptionsQuery>) -> Reply<Json<ModelDescriptions>> {
@@ -165,7 +204,12 @@ async fn descriptions(client: Client, Query(query): Query<DescriptionsQuery>) ->
     let is_listed =
         |model: &&ModelInfo| !ocr_only && provider_name.as_ref().is_none_or(|provider| model.provider == *provider);
     let models: Vec<ModelBody> = found.models.iter().filter(is_listed).map(Into::into).collect();
-    Ok(Json(ModelDescriptions { chat_models: models.clone(), embedding_models: Vec::new(), models }))
+    let embedding_models = match chat_agent_only {
+        true => Vec::new(),
+        false => enabled(&client, Some(ModelUse::Embeddings)).await?.models,
+    };
+    let embedding_models = embedding_models.iter().filter(is_listed).map(Into::into).collect();
+    Ok(Json(ModelDescriptions { chat_models: models.clone(), embedding_models, models }))
 }
 
 #[cfg(test)]
@@ -181,5 +225,8 @@ mod tests {
         assert!((body.cost_per_1m_input_tokens - 0.15).abs() < 1e-12, "{body:?}");
         assert!((body.input_cost_per_token - 0.000_000_15).abs() < 1e-15, "{body:?}");
         assert!(body.output_cost_per_token.abs() < f64::EPSILON, "{body:?}");
+        let options = ModelOptions { input_price: Some(20_000), dimensions: 512, ..ModelOptions::default() };
+        let body = EmbeddingModelBody::from(&ModelInfo { options, ..ModelInfo::default() });
+        assert!(body.dimensions == 512 && (body.input_cost_per_token - 0.000_000_02).abs() < 1e-15, "{body:?}");
     }
 }

@@ -19,14 +19,18 @@ impl ModelService for Api {
                 v1::ModelUse::Unspecified => None,
                 v1::ModelUse::Chat => Some(ModelUse::Chat),
                 v1::ModelUse::Prompts => Some(ModelUse::Prompts),
+                v1::ModelUse::Embeddings => Some(ModelUse::Embeddings),
+                v1::ModelUse::Reranking => Some(ModelUse::Reranking),
             };
             ListModels { model_use, list: list_request!(request) }
         },
-        |ModelPage { page, default_model }: ModelPage| v1::ListModelsResponse {
-            models: page.items.into_iter().map(model).collect(),
-            next_page_token: page.next_page_token,
-            total_size: total_size(page.total_size),
-            default_model,
+        |found: ModelPage| v1::ListModelsResponse {
+            models: found.page.items.into_iter().map(model).collect(),
+            next_page_token: found.page.next_page_token,
+            total_size: total_size(found.page.total_size),
+            default_model: found.default_model,
+            embedding_model: found.embedding_model,
+            rerank_model: found.rerank_model,
         }
     );
 }
@@ -43,5 +47,7 @@ fn model(model: ModelInfo) -> v1::Model {
         input_price_microdollars: model.options.input_price,
         cached_input_price_microdollars: model.options.cached_input_price,
         output_price_microdollars: model.options.output_price,
+        kind: v1::ModelKind::from(model.options.kind).into(),
+        dimensions: model.options.dimensions,
     }
 }

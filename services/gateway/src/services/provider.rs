@@ -7,7 +7,8 @@ use folio_operations::providers::{
     SetModelDefaults, TestProvider, TestedProvider, UpdateProvider,
 };
 use folio_proto::{fields, time, v1};
-use folio_types::models::{ModelOptions, OutputLimitField};
+use folio_resources::ModelDefaults;
+use folio_types::models::{ModelKind, ModelOptions, OutputLimitField};
 use folio_types::{Error, Etag, Result, Secret};
 use v1::provider_service_server::ProviderService;
 
@@ -30,6 +31,8 @@ impl ProviderService for Api {
             etag: Etag::new(found.version).to_string(),
             platform_providers: found.platform_providers,
             effective_providers: found.effective.into_iter().map(to_proto).collect(),
+            embedding_model: found.embedding_model,
+            rerank_model: found.rerank_model,
         }
     );
 
@@ -86,15 +89,20 @@ impl ProviderService for Api {
         SetModelDefaultsRequest,
         SetModelDefaultsResponse,
         |request| {
-            let default_model =
-                |name: String| fields::optional_word("default_model", &name).map(Option::unwrap_or_default);
+            let model = |field: &str, name: Option<String>| {
+                name.map(|name| fields::optional_word(field, &name).map(Option::unwrap_or_default)).transpose()
+            };
             let fallbacks = |names: v1::ModelNames| {
                 names.models.iter().map(|name| fields::word("fallbacks", name)).collect::<Result<Vec<_>>>()
             };
             SetModelDefaults {
                 owner: owner(request.owner)?,
-                default_model: request.default_model.map(default_model).transpose()?,
-                fallbacks: request.fallbacks.map(fallbacks).transpose()?,
+                defaults: ModelDefaults {
+                    default_model: model("default_model", request.default_model)?,
+                    fallbacks: request.fallbacks.map(fallbacks).transpose()?,
+                    embedding_model: model("embedding_model", request.embedding_model)?,
+                    rerank_model: model("rerank_model", request.rerank_model)?,
+                },
                 etag: fields::etag("etag", &request.etag)?,
             }
         },
@@ -145,8 +153,11 @@ fn read_models(models: Vec<v1::ProviderModel>) -> Result<BTreeMap<String, ModelO
     let mut read = BTreeMap::new();
     for (index, model) in models.into_iter().enumerate() {
         let standard = ModelOptions::default();
+        let kind = fields::choice::<v1::ModelKind>(&format!("provider.models[{index}].kind"), model.kind)?;
         let options = ModelOptions {
             enabled: model.enabled,
+            kind: ModelKind::try_from(kind).unwrap_or_default(),
+            dimensions: model.dimensions,
             upstream: model.upstream,
             context_tokens: model.context_tokens,
             max_output_tokens: if model.max_output_tokens == 0 {
@@ -210,5 +221,7 @@ fn model_to_proto(name: &str, model: &ModelOptions) -> v1::ProviderModel {
         input_price_microdollars: model.input_price,
         cached_input_price_microdollars: model.cached_input_price,
         output_price_microdollars: model.output_price,
+        kind: v1::ModelKind::from(model.kind).into(),
+        dimensions: model.dimensions,
     }
 }

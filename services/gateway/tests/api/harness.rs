@@ -15,7 +15,8 @@ use folio_gateway::{Counters, Gateway, Options, Shutdown};
 use folio_history::job::JobLimits;
 use folio_jobs::{JobControl, JobHints};
 use folio_llm::{
-    Catalogue, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall,
+    Catalogue, EmbeddingRequest, Embeddings, ModelError, ModelEvent, ModelInfo, ModelKind, ModelReply, ModelRequest,
+    ModelStream, Models, RankedDocument, RawToolCall, RerankRequest, Reranking,
 };
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter};
 use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
@@ -154,11 +155,24 @@ impl Models for Scripted {
         };
         let mut models =
             vec![model(MODEL, true, true), model("chat-only", true, false), model("prompts-only", false, true)];
+        for (name, kind) in [("test-vectors", ModelKind::Embedding), ("test-rates", ModelKind::Rerank)] {
+            let mut model = model(name, false, false);
+            (model.options.kind, model.options.output_price) = (kind, None);
+            models.push(model);
+        }
+        let (mut vectors, mut rates) = ("test-vectors".to_owned(), String::new());
         if let Some(set) = self.set.get() {
             let set = set.catalogue(org).await?;
-            models.extend(set.list().iter().filter(|model| model.provider != PLATFORM).cloned());
+            let set_models = set.list().iter().chain(set.retrieval_models());
+            models.extend(set_models.filter(|model| model.provider != PLATFORM).cloned());
+            if let Some(model) = set.embedding_model().filter(|model| model.provider != PLATFORM) {
+                vectors.clone_from(&model.name);
+            }
+            if let Some(model) = set.rerank_model().filter(|model| model.provider != PLATFORM) {
+                rates.clone_from(&model.name);
+            }
         }
-        Ok(Arc::new(Catalogue::new(models, MODEL.to_owned(), Vec::new())))
+        Ok(Arc::new(Catalogue::new(models, MODEL.to_owned(), Vec::new()).with_retrieval_models(vectors, rates)))
     }
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
@@ -182,8 +196,20 @@ impl Models for Scripted {
         }
     }
 
-    async fn embed(&self, _: &OrgId, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
-        Err(ModelError::Failed("this model does not embed".into()))
+    /// Returns the same vector for each text.
+    async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings, ModelError> {
+        request.progress.set_sent(true);
+        let usage = Usage { input_tokens: 3, reported: true, model_calls: 1, ..Usage::default() };
+        Ok(Embeddings { vectors: vec![vec![1.0, 0.0]; request.texts.len()], usage })
+    }
+
+    /// Returns the documents in their order.
+    async fn rerank(&self, request: RerankRequest) -> Result<Reranking, ModelError> {
+        request.progress.set_sent(true);
+        let usage = Usage { input_tokens: 4, reported: true, model_calls: 1, ..Usage::default() };
+        let ranked = |index| RankedDocument { index, relevance: 0.5 };
+        let results = (0..request.documents.len().min(request.top_n)).map(ranked).collect();
+        Ok(Reranking { results, usage })
     }
 }
 

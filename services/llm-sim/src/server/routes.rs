@@ -3,7 +3,6 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, PoisonError};
 
-use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State as Shared};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
@@ -11,10 +10,9 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-use super::{State, chat};
+use super::{State, chat, retrieval};
 use crate::control;
-use crate::embeddings;
-use crate::record::{Entry, Outcome};
+use crate::record::Entry;
 
 /// Maximum size of a request, in bytes.
 const BODY_BYTES: usize = 64 << 20;
@@ -22,7 +20,8 @@ const BODY_BYTES: usize = 64 << 20;
 pub(super) fn router(state: Arc<State>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::complete))
-        .route("/v1/embeddings", post(embed))
+        .route("/v1/embeddings", post(retrieval::embed))
+        .route("/v1/rerank", post(retrieval::rerank))
         .route("/v1/models", get(models))
         .route("/v1/models/{model}", get(model))
         .merge(control::router())
@@ -71,25 +70,6 @@ pub(super) fn unauthorized(state: &State, headers: &HeaderMap) -> Option<Respons
     let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let is_refused = value.and_then(|value| value.strip_prefix("Bearer ")) != Some(expected);
     is_refused.then(|| error(StatusCode::UNAUTHORIZED, "authentication_error", "Incorrect API key provided."))
-}
-
-async fn embed(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Response {
-    let value: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let entry = record(&state, "/v1/embeddings", value.clone(), &headers);
-    if let Some(refused) = unauthorized(&state, &headers) {
-        entry.close(Outcome::Failed("401".to_owned()));
-        return refused;
-    }
-    match embeddings::answer(&value, state.dimensions) {
-        Ok(answer) => {
-            entry.close(Outcome::Finished);
-            Json(answer).into_response()
-        }
-        Err(problem) => {
-            entry.close(Outcome::Failed(problem.clone()));
-            error(StatusCode::BAD_REQUEST, "invalid_request_error", &problem)
-        }
-    }
 }
 
 fn names(state: &State) -> Vec<String> {

@@ -20,11 +20,17 @@ async fn models_are_listed_for_each_version_of_the_clients() {
     let names = http.get(&format!("/v0/orgs/{}/llm/models", client.org)).await.json();
     let names: Vec<&str> = names["models"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert!(names.contains(&MODEL) && names.contains(&"prompts-only"), "{names:?}");
+    assert!(names.contains(&"test-vectors") && !names.contains(&"test-rates"), "{names:?}");
+    let path = format!("/v0/orgs/{}/llm/models?exclude_embeddings=true", client.org);
+    let without = http.get(&path).await.json();
+    assert_eq!(without["models"].as_array().unwrap().len(), names.len() - 1, "{without}");
     let chat = http.get(&format!("/v0/orgs/{}/llm/models?chat_only=True", client.org)).await.json();
     assert!(!chat["models"].as_array().unwrap().contains(&json!("prompts-only")), "{chat}");
 
     let described = http.get("/v0/account/llm/models?provider_name=test").await.json();
-    assert_eq!((&described["models"], &described["embedding_models"]), (&described["chat_models"], &json!([])));
+    assert_eq!(described["models"], described["chat_models"]);
+    let vectors = &described["embedding_models"][0];
+    assert_eq!((&vectors["litellm_model"], &vectors["max_input_tokens"]), (&json!("test-vectors"), &json!(32_000)));
     let model = described["models"].as_array().unwrap().iter().find(|model| model["id"] == MODEL).unwrap();
     assert_eq!((&model["litellm_model"], &model["max_input_tokens"]), (&json!(MODEL), &json!(32_000)));
     assert_eq!((&model["litellm_provider"], &model["cost_per_1m_input_tokens"]), (&json!("test"), &json!(0.15)));

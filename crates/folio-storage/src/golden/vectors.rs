@@ -1,0 +1,15 @@
+//! Golden samples of cached vectors.
+
+use super::*;
+
+pub(super) fn vectors() -> Vec<Sample> {
+    let vector = |document, vector| {
+        let digest = Digest::of(b"golden").as_str().to_owned();
+        CachedVector { digest, document, vector }
+    };
+    vec![
+        sample("passage", vector(Some(document_id()), vec![0.6, -0.8])),
+        sample("query", vector(None, vec![1.0])),
+        sample("plain", CachedVectorSlot { slot: 258 }),
+    ]
+}
