@@ -35,6 +35,7 @@ pub mod score;
 mod spelling;
 mod subject;
 mod tags;
+pub mod tasks;
 mod tool;
 
 pub use registry::{CheckedCall, ProfileTools, Registry};
