@@ -193,6 +193,11 @@ pub enum ThreadRecord {
 }
 
 impl ThreadRecord {
+    /// Returns the tombstone of a thread that must not be created.
+    pub fn never_created() -> Self {
+        Self::Tombstone { epoch: 0, version: 0, by: None }
+    }
+
     /// Returns the header. None: the thread was removed.
     pub fn live(self) -> Option<ThreadHeader> {
         match self {

@@ -32,7 +32,8 @@ impl State {
                 None
             }
             Msg::Replaced { epoch } => self.replaced(epoch).await,
-            Msg::Sweep => self.sweep().await,
+            Msg::Sweep if self.is_group_check_due() => self.sweep().await,
+            Msg::Sweep => None,
             Msg::Republish => {
                 // If loading fails, the state stays unpublished until the next sweep.
                 let _ = self.ensure_loaded(None).await;
@@ -237,7 +238,7 @@ impl State {
         let Some(record) = machine.history().turn(turn).filter(|record| record.ended.is_none()) else {
             return Ok((principal.clone(), unread));
         };
-        let requester = Requester::of(&record.accepted, &machine.header().profile);
+        let requester = Requester::of(&record.accepted, machine.header());
         let users = [requester.user(), &principal.user];
         let current = CurrentAccess::read(&self.shared, self.org(), &users).await?;
         let by = current.principal(principal.clone());
@@ -303,6 +304,7 @@ impl State {
     /// Drops the history of an idle conversation. The next request loads it again.
     fn drop_history(&mut self) {
         if self.is_idle()
+            && !self.is_watched_group()
             && let Some(loaded) = self.loaded.take()
         {
             loaded.token.cancel();
