@@ -144,7 +144,7 @@ impl ThreadStore for Threads {
                 Some(ThreadRecord::Live(header)) => {
                     let (tombstone, fence) = (encode(&header.tombstone(None))?, (header.epoch, header.version));
                     let written = threads.write_tombstone((org, id), fence, tombstone).await?;
-                    if written == ConditionalResult::Applied {
+                    if matches!(written, ConditionalResult::Applied) {
                         self.settle_removal(&header, imported).await?;
                     }
                     written
@@ -155,7 +155,7 @@ impl ThreadStore for Threads {
                 }
                 None => threads.prevent((org, id), encode(&ThreadRecord::never_created())?).await?,
             };
-            if written == ConditionalResult::Applied {
+            if matches!(written, ConditionalResult::Applied) {
                 return Ok(true);
             }
             retry::pause(attempt, self.0.random()).await;

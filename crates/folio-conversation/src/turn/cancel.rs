@@ -4,7 +4,7 @@ use folio_history::TurnRecord;
 use folio_history::journal::{CallResult, CallStatus, Closing, ClosingCause, End, Entry};
 use folio_history::thread::Phase;
 use folio_types::message::Usage;
-use folio_types::{Error, Timestamp};
+use folio_types::{Error, Reason, Timestamp};
 
 use super::append::AfterAppend;
 use super::machine::State;
@@ -15,6 +15,9 @@ impl Machine {
     pub(super) fn cancel(&mut self, now: Timestamp, ticket: Ticket, turn: u32) {
         match self.history.turn(turn) {
             None => self.refuse(ticket, Error::not_found("turn", self.turn_id(turn))),
+            Some(record) if record.ended.is_some() && self.header.task.is_some() && self.is_resumable(now, turn) => {
+                self.end_finally(now, ticket);
+            }
             Some(record) if record.ended.is_some() => self.answer_ended(now, ticket, turn),
             Some(_) => {
                 self.waiters.end.push(ticket);
@@ -23,6 +26,13 @@ impl Machine {
                 }
             }
         }
+    }
+
+    /// Ends a child turn that its parent could continue after the loss of its node, so that no late start continues it.
+    fn end_finally(&mut self, now: Timestamp, ticket: Ticket) {
+        self.waiters.end.push(ticket);
+        self.pending_failure = Some(Error::precondition(Reason::TurnEnded, "the turn above this task ended"));
+        self.resume_newest(now, None);
     }
 
     /// Ends the open turn. If intents or a group are open, a `closing` entry is appended first, so that a new owner also ends
