@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use folio_history::TurnRecord;
-use folio_history::journal::{Group, End};
+use folio_history::journal::Group;
 use folio_history::task::ChildEnd;
 use folio_history::thread::Phase;
 
@@ -93,19 +93,18 @@ impl World {
             return Some(OUTLIVES);
         }
         let result = call.result.as_ref()?;
-        (!is_result(group, &self.children, &result.content, record)).then_some(WRONG_RESULT)
+        (!is_result(group, &self.children, &result.content)).then_some(WRONG_RESULT)
     }
 }
 
 /// Returns true if a result states the end of each child, and that no other child started.
-fn is_result(group: &Group, children: &[Child], content: &str, record: &TurnRecord) -> bool {
+fn is_result(group: &Group, children: &[Child], content: &str) -> bool {
     let result: serde_json::Value = serde_json::from_str(content).unwrap_or_default();
-    let completes = !matches!(record.ended.as_ref().map(|ended| &ended.end), Some(End::Cancelled | End::Superseded));
     (0..group.tasks.len()).all(|at| {
         let status = result["tasks"][at]["status"].as_str().unwrap_or_default();
         match &children[at] {
             Child::Completed => status == "completed",
-            Child::Cancelled => status == "cancelled" && !(completes && record.ended.is_some()),
+            Child::Cancelled => status == "cancelled",
             Child::Prevented | Child::Absent => status == "not_started",
             Child::Failed => status == "failed",
             Child::Open | Child::Interrupted => false,

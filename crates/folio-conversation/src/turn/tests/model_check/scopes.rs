@@ -248,9 +248,9 @@ fn two_pauses(_: u32, round: u32, _: u32) -> Reply {
     if round <= 2 { calls_reply(&["w1"]) } else { text_reply("done") }
 }
 
-/// A group of children, then the answer.
-fn one_group(_: u32, round: u32, _: u32) -> Reply {
-    if round == 1 { calls_reply(&[TASKS]) } else { text_reply("done") }
+/// A group of children in the first turn, then the answer.
+fn one_group(turn: u32, round: u32, _: u32) -> Reply {
+    if (turn, round) == (1, 1) { calls_reply(&[TASKS]) } else { text_reply("done") }
 }
 
 /// A write, a wrong answer, and the answer.
