@@ -22,7 +22,8 @@ rules:
 ";
 
 /// Steps of a group. After a crash at the first one the group is not recorded, and the model requests it again.
-const STEPS: [&str; 6] = ["group:before", "group:after", "child:before", "child:created", "child:after", "notice:before"];
+const STEPS: [&str; 6] =
+    ["group:before", "group:after", "child:before", "child:created", "child:after", "notice:before"];
 
 fn request(document: &str) -> v1::ChatRequest {
     v1::ChatRequest {

@@ -12,8 +12,8 @@ use folio_history::event::Event;
 use folio_history::thread::Phase;
 use folio_storage::{EventsAppended, SharedTurn, SharedTurnStore, TurnEventStore};
 use folio_types::Result;
-use futures::{FutureExt as _, StreamExt as _};
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 

@@ -205,7 +205,11 @@ impl Group {
 
     /// `call`: the id of the call.
     pub fn view(&self, call: CallId) -> GroupView {
-        GroupView { call, id: self.id.clone(), tasks: self.numbered().map(|(number, task)| task.view(number)).collect() }
+        GroupView {
+            call,
+            id: self.id.clone(),
+            tasks: self.numbered().map(|(number, task)| task.view(number)).collect(),
+        }
     }
 
     /// Returns the next step. `states`: those of the children, in order. A missing one is absent.

@@ -391,6 +391,7 @@ mod tests {
             job: None,
             title: String::new(),
             model: None,
+            task: None,
             ephemeral: false,
             expires_at: None,
             created_at: Timestamp::UNIX_EPOCH,

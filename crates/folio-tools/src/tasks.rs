@@ -112,7 +112,9 @@ pub(crate) fn tool(delegates: &[&str]) -> Tool {
 /// Returns the tasks of a call. The error is a message for the model.
 pub fn parse(arguments: &Value) -> Result<Vec<Task>, String> {
     let Arguments { tasks } = Arguments::deserialize(arguments).map_err(|error| {
-        format!("tasks are invalid: {error}. Each task must be an object with exactly one of use_tool and delegate_agent.")
+        format!(
+            "tasks are invalid: {error}. Each task must be an object with exactly one of use_tool and delegate_agent."
+        )
     })?;
     if tasks.is_empty() || tasks.len() > TASKS_PER_GROUP_MAX {
         return Err(format!("tasks has {} tasks; pass 1 to {TASKS_PER_GROUP_MAX}.", tasks.len()));
@@ -181,7 +183,8 @@ impl Delegator<'_> {
             kind => self.subject.is_some_and(|subject| subject.kind() == *kind),
         };
         let kind = subject.as_str();
-        (!has_subject).then(|| format!("profile {name} works on a resource of the kind {kind}; this conversation has none."))
+        (!has_subject)
+            .then(|| format!("profile {name} works on a resource of the kind {kind}; this conversation has none."))
     }
 }
 
@@ -194,7 +197,8 @@ impl Task {
             Self::DelegateAgent(DelegateAgent { task, context, .. }) => {
                 let free = USER_TEXT_BYTES.saturating_sub(task.len()).saturating_sub(context.len());
                 let original = shortened(user_text, free.saturating_sub(MESSAGE_FRAME));
-                let context = if context.trim().is_empty() { String::new() } else { format!("\n\nContext:\n{context}") };
+                let context =
+                    if context.trim().is_empty() { String::new() } else { format!("\n\nContext:\n{context}") };
                 format!("{task}{context}\n\nThis task is a part of the following request of the user:\n{original}")
             }
         }
@@ -253,7 +257,8 @@ mod tests {
         };
         let used = UseTool { tool: "list_tags".into(), arguments: json!({}) };
         assert_eq!(parse(&arguments).unwrap(), [Task::UseTool(used), Task::DelegateAgent(delegated)]);
-        for invalid in [json!({}), json!({ "tasks": [] }), json!({ "tasks": [{}] }), json!({ "tasks": [{ "x": {} }] })] {
+        for invalid in [json!({}), json!({ "tasks": [] }), json!({ "tasks": [{}] }), json!({ "tasks": [{ "x": {} }] })]
+        {
             assert!(parse(&invalid).unwrap_err().starts_with("tasks"), "{invalid}");
         }
         let both = json!({ "use_tool": { "tool": "a" }, "delegate_agent": { "profile": "document", "task": "b" } });

@@ -287,10 +287,9 @@ fn classify(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) ->
         Some(open) => match (open.phase, open.expires_at) {
             (Phase::Paused, Some(until)) if now < until => SweepAction::WaitUntil(until),
             (Phase::AwaitingChildren, Some(until)) if now < until => SweepAction::CheckChildren(until),
-            (
-                Phase::Paused | Phase::Running | Phase::Executing | Phase::AwaitingChildren | Phase::Closing,
-                _,
-            ) => SweepAction::Advance,
+            (Phase::Paused | Phase::Running | Phase::Executing | Phase::AwaitingChildren | Phase::Closing, _) => {
+                SweepAction::Advance
+            }
         },
     }
 }

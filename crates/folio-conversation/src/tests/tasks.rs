@@ -58,7 +58,10 @@ async fn two_agents_work_in_threads_of_their_own_and_their_answers_are_results_i
     let tasks = [delegate("Find the total."), delegate("Find the total.")];
     sandbox.models.then([run_tasks(&tasks), say("It is 12.50."), say("It is 12.50."), say("The total is 12.50.")]);
     let events = sandbox.run(coordinator(&sandbox, "Check the invoice.")).await;
-    assert!(matches!(closing(&events), EventKind::Completed { text, .. } if text == "The total is 12.50."), "{events:?}");
+    assert!(
+        matches!(closing(&events), EventKind::Completed { text, .. } if text == "The total is 12.50."),
+        "{events:?}"
+    );
     let names = names(&events);
     for name in ["tasks_started", "task_ended", "tool_result"] {
         assert!(names.iter().any(|found| found == name), "{names:?}");

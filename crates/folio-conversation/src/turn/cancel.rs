@@ -46,8 +46,7 @@ impl Machine {
             return;
         }
         self.effects.push(Effect::StopWork);
-        let (turn, open) =
-            (record.number(), record.open_intents().next().is_some() || record.open_group().is_some());
+        let (turn, open) = (record.number(), record.open_intents().next().is_some() || record.open_group().is_some());
         if !open {
             let end = ending(record, cause, now);
             return self.end(now, end);

@@ -28,7 +28,7 @@ use super::cancel::status_of;
 use super::machine::State;
 use super::{Effect, GroupRun, Machine, PlanFailure, PlannedTask, StartFailure, bounds, references};
 
-/// What a machine has read about the children of the open group. It is lost with the machine.
+/// The states of the children of the open group, as a machine has read them. They are lost with the machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct ReadChildren {
     /// Ends by number, also of children that cannot start.
@@ -111,7 +111,12 @@ impl Machine {
         let numbered = (1u32..).zip(tasks).map(|(number, task)| {
             let name = format!("{}.{}.{number}", round.round, call.call.index);
             GroupTask {
-                thread: ThreadId::derive(&["task", self.header.org.as_str(), &call_id.to_string(), &number.to_string()]),
+                thread: ThreadId::derive(&[
+                    "task",
+                    self.header.org.as_str(),
+                    &call_id.to_string(),
+                    &number.to_string(),
+                ]),
                 profile: task.profile.clone(),
                 tool: task.tool.clone(),
                 children_max: if task.may_delegate { each } else { 0 },

@@ -28,8 +28,8 @@ mod work;
 
 pub(crate) use append::OPEN_TURN_ROW_HOURS;
 pub use command::{
-    CallPlan, CheckedCall, Command, Decide, Delta, PlanFailure, PlannedTask, Reply, RequestedDecision, Start, StartFailure,
-    Ticket, ToolOutcome, ToolResult,
+    CallPlan, CheckedCall, Command, Decide, Delta, PlanFailure, PlannedTask, Reply, RequestedDecision, Start,
+    StartFailure, Ticket, ToolOutcome, ToolResult,
 };
 pub use effect::{Answer, Effect, GroupRun, ModelCall, Patience, ToolRun};
 pub use end::is_open_row_over;

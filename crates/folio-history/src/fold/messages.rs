@@ -46,7 +46,8 @@ impl History {
     /// Returns the child turns of the calls in a message of a turn, in order. `id`: the id of its thread.
     pub fn groups_of(&self, id: &ThreadId, turn: u32, message: &Message) -> Vec<GroupView> {
         let Message::Assistant { calls, .. } = message else { return Vec::new() };
-        let rounds = self.turn(turn).into_iter().flat_map(|record| record.rounds.iter().map(move |round| (record, round)));
+        let rounds =
+            self.turn(turn).into_iter().flat_map(|record| record.rounds.iter().map(move |round| (record, round)));
         let all = rounds.flat_map(|(record, round)| round.calls.iter().map(move |call| (record, round, call)));
         let shown = all.filter_map(|(record, round, call)| {
             let group = call.group.as_ref()?;

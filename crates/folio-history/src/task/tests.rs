@@ -149,7 +149,10 @@ fn accepted(direct_call: bool) -> Entry {
 }
 
 fn ended(end: End) -> Entry {
-    Entry::Ended(Box::new(Ended { usage: Usage { model_calls: 3, ..Usage::default() }, ..Ended::new(1, end, 9, at(2)) }))
+    Entry::Ended(Box::new(Ended {
+        usage: Usage { model_calls: 3, ..Usage::default() },
+        ..Ended::new(1, end, 9, at(2))
+    }))
 }
 
 fn completed() -> End {
@@ -183,10 +186,7 @@ fn the_state_of_a_child_follows_from_its_journal() {
     assert_eq!(state([accepted(false)]), ChildState::Open);
     let done = state([accepted(false), ended(completed())]);
     let usage = Usage { model_calls: 3, ..Usage::default() };
-    assert_eq!(
-        done,
-        ChildState::Ended(ChildEnd { status: ChildStatus::Completed, summary: "42".into(), usage })
-    );
+    assert_eq!(done, ChildState::Ended(ChildEnd { status: ChildStatus::Completed, summary: "42".into(), usage }));
     let error = Error::precondition(Reason::BudgetExhausted, "no credit");
     let failed = ended(End::Failed { error, retriable: false });
     assert_eq!(status(state([accepted(false), failed])), (ChildStatus::Failed, "no credit".to_owned()));
@@ -227,7 +227,8 @@ fn the_summary_of_a_tool_is_its_result() {
         at: None,
     };
     let outcome = |status| Entry::Outcome(Outcome { turn: 1, result: result(status) });
-    let round = |status| Entry::Round(Box::new(Round { turn: 1, round: 1, results: vec![result(status)], ..Round::default() }));
+    let round =
+        |status| Entry::Round(Box::new(Round { turn: 1, round: 1, results: vec![result(status)], ..Round::default() }));
     for (entry, expected) in [
         (outcome(CallStatus::Ok), ChildStatus::Completed),
         (round(CallStatus::Ok), ChildStatus::Completed),

@@ -11,8 +11,8 @@ use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::{
-    CallId, Code, Digest, DocumentId, Error, ExtractionId, GroupId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId,
-    ThreadId, Timestamp, TurnId,
+    CallId, Code, Digest, DocumentId, Error, ExtractionId, GroupId, PromptId, PromptRevId, Reason, SchemaId,
+    SchemaRevId, ThreadId, Timestamp, TurnId,
 };
 use proptest::collection::vec;
 use proptest::option::of;

@@ -165,11 +165,7 @@ impl Threads {
     }
 
     /// Stores the tombstone of a thread that was never created.
-    pub(crate) async fn prevent(
-        &self,
-        (org, id): (&OrgId, &ThreadId),
-        header: Vec<u8>,
-    ) -> Result<ConditionalResult> {
+    pub(crate) async fn prevent(&self, (org, id): (&OrgId, &ThreadId), header: Vec<u8>) -> Result<ConditionalResult> {
         self.cql.conditional(&self.prevent, values![header, org.as_str(), id.as_str()]).await
     }
 

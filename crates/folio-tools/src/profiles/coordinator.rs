@@ -2,7 +2,8 @@
 //! `run_tasks`: the calls of a child turn wait as those of a conversation about a document.
 
 use folio_types::profile::{
-    COORDINATOR_PROFILE, DOCUMENT_PROFILE, DocumentRule, Profile, ProfileAnswer, ProfileLimits, ProfileTool, SubjectKind,
+    COORDINATOR_PROFILE, DOCUMENT_PROFILE, DocumentRule, Profile, ProfileAnswer, ProfileLimits, ProfileTool,
+    SubjectKind,
 };
 
 use crate::tasks::RUN_TASKS;

@@ -94,12 +94,21 @@ fn a_child_acts_as_the_requester_in_a_hidden_thread_of_the_owner_about_the_same_
     let plan = child(&header, 1);
     assert_eq!((&plan.principal.user, plan.principal.role), (&UserId::derive(&["admin"]), Role::Admin));
     let thread = &plan.thread;
-    assert_eq!((&thread.id, &thread.user, &thread.org), (&ThreadId::derive(&["child", "1"]), &header.user, &header.org));
-    assert_eq!((thread.profile.as_str(), &thread.documents, thread.ephemeral), (DOCUMENT_PROFILE, &header.documents, true));
+    assert_eq!(
+        (&thread.id, &thread.user, &thread.org),
+        (&ThreadId::derive(&["child", "1"]), &header.user, &header.org)
+    );
+    assert_eq!(
+        (thread.profile.as_str(), &thread.documents, thread.ephemeral),
+        (DOCUMENT_PROFILE, &header.documents, true)
+    );
     assert_eq!(thread.expires_at, Some(at(5 + 31 * 86_400)));
     let task = thread.task.as_deref().unwrap();
     assert_eq!((task.origin.number, task.origin.depth, task.rounds_max, task.children_max), (1, 1, Some(4), 5));
-    assert_eq!((&task.parent_profiles[..], &task.waiting_tools[..]), (&[COORDINATOR_PROFILE.to_owned()][..], &["create_tag".to_owned()][..]));
+    assert_eq!(
+        (&task.parent_profiles[..], &task.waiting_tools[..]),
+        (&[COORDINATOR_PROFILE.to_owned()][..], &["create_tag".to_owned()][..])
+    );
     assert_eq!(plan.shares, 3, "two children and the parent");
     assert_eq!(child(&header, 2).shares, 2);
 }

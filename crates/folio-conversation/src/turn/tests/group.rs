@@ -81,7 +81,8 @@ fn a_group_is_appended_before_its_first_children_start_and_the_turn_then_waits_w
     let open = rig.store.header.open_turn.clone().unwrap();
     let longest = jiff::SignedDuration::try_from(limits::GROUP_OPEN_MAX).unwrap();
     assert_eq!(open.expires_at, Some(rig.now.checked_add(longest).unwrap()));
-    let events: Vec<_> = rig.events.iter().filter(|event| matches!(event.kind, EventKind::TasksStarted { .. })).collect();
+    let events: Vec<_> =
+        rig.events.iter().filter(|event| matches!(event.kind, EventKind::TasksStarted { .. })).collect();
     assert_eq!((events.len(), events[0].number), (1, group(&rig).event));
     assert!(!rig.events.iter().any(|event| event.kind.is_closing()), "the stream stays open");
     assert_eq!(rig.machine.view(rig.now, 1).unwrap().status, TurnStatus::Running);
@@ -315,7 +316,8 @@ fn a_chat_interrupts_or_supersedes_a_turn_with_children_and_is_refused_otherwise
         rig.start_as("next", |start| (start.if_busy, start.if_pending) = (if_busy, if_pending));
         rig.run();
         assert!(rig.children.open().is_empty());
-        let closed = rig.store.entries.iter().any(|entry| matches!(entry, Entry::Closing(closing) if closing.cause == cause));
+        let closed =
+            rig.store.entries.iter().any(|entry| matches!(entry, Entry::Closing(closing) if closing.cause == cause));
         assert!(closed);
         let first = rig.machine.history().turn(1).unwrap().ended.clone().unwrap();
         assert_eq!((first.end, rig.turn()), (end, 2));
@@ -325,7 +327,9 @@ fn a_chat_interrupts_or_supersedes_a_turn_with_children_and_is_refused_otherwise
 #[test]
 fn a_group_ends_with_the_running_time_of_its_turn_or_after_its_longest_wait() {
     let profile = |seconds| TurnProfile { running_seconds: seconds, ..rig::profile() };
-    for (seconds, before, end) in [(Some(100), 99, Reason::RunningTimeExceeded), (None, 30 * 86_400 - 1, Reason::TurnExpired)] {
+    for (seconds, before, end) in
+        [(Some(100), 99, Reason::RunningTimeExceeded), (None, 30 * 86_400 - 1, Reason::TurnExpired)]
+    {
         let mut rig = waiting_as(2, |start| {
             let tools = [TASKS.to_owned()].into();
             start.options.profile = Some(TurnProfile { tools, ..profile(seconds) });
@@ -519,7 +523,8 @@ fn truncation_and_forks_keep_the_result_of_a_group_and_no_children() {
     let fork = rig.stored().fork(None).unwrap();
     assert!(!fork.iter().any(|entry| matches!(entry, Entry::Group(_))));
     let copied = folio_history::History::fold(fork);
-    let has_result = |message: &Message| matches!(message, Message::Tool { content, .. } if content.contains("answer 1"));
+    let has_result =
+        |message: &Message| matches!(message, Message::Tool { content, .. } if content.contains("answer 1"));
     assert!(copied.messages().any(|shown| has_result(&shown.message)), "the result is copied");
     rig.start_as("again", |start| start.truncate_to = Some(0));
     assert!(rig.machine.history().open().unwrap().open_group().is_none());

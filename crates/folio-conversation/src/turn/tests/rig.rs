@@ -269,9 +269,7 @@ impl Rig {
                 let (tasks, running_max) = (self.children.planned.clone(), 3);
                 Command::TasksPlanned { round, index, tasks, running_max }
             }
-            Effect::ReadChildren(run) => {
-                Command::ChildrenRead { round, index, states: self.children.states(&run) }
-            }
+            Effect::ReadChildren(run) => Command::ChildrenRead { round, index, states: self.children.states(&run) },
             Effect::StartChild(run, number) => {
                 let started = self.children.start(&run, number);
                 Command::ChildStarted { round, index, number, started }

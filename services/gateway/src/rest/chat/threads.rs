@@ -265,7 +265,10 @@ mod tests {
     }
 
     fn listed(messages: Vec<Message>, pending: Option<&PendingCalls>) -> Vec<(&'static str, String, usize)> {
-        let messages = messages.into_iter().map(|message| ThreadMessage { count: 0, turn: None, message, groups: Vec::new() }).collect();
+        let messages = messages
+            .into_iter()
+            .map(|message| ThreadMessage { count: 0, turn: None, message, groups: Vec::new() })
+            .collect();
         let rounds = |message: &StoredMessage| message.executed_rounds.as_ref().map_or(0, Vec::len);
         let stored = stored(messages, pending);
         stored.iter().map(|message| (message.role, message.content.clone(), rounds(message))).collect()

@@ -158,6 +158,7 @@ impl World {
             }
             Action::Notice { node } => {
                 self.left.notices -= 1;
+                self.count_takeover(node);
                 self.load(node, false);
                 self.handle(node, Command::TakeOver);
             }
