@@ -335,14 +335,17 @@ impl ChildLog {
         }
     }
 
-    pub fn state(self) -> ChildState {
+    /// `now`: an interrupted turn can be continued for one day.
+    pub fn state(self, now: Timestamp) -> ChildState {
         let Some(ended) = self.ended else {
             return if self.is_accepted { ChildState::Open } else { ChildState::Absent };
         };
         let usage = ended.usage;
         let (status, summary) = match ended.end {
             End::Failed { error, retriable: true }
-                if error.reason == Reason::NodeLost && self.resumes < limits::TASK_RESUMES_MAX =>
+                if error.reason == Reason::NodeLost
+                    && self.resumes < limits::TASK_RESUMES_MAX
+                    && is_within_a_day(ended.at, now) =>
             {
                 return ChildState::Interrupted;
             }
@@ -358,6 +361,11 @@ impl ChildLog {
         };
         ChildState::Ended(ChildEnd { status, summary, usage })
     }
+}
+
+fn is_within_a_day(at: Timestamp, now: Timestamp) -> bool {
+    let day = jiff::SignedDuration::try_from(limits::DAY).unwrap_or_default();
+    now.duration_since(at) <= day
 }
 
 #[cfg(test)]

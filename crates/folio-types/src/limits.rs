@@ -225,8 +225,9 @@ pub const TASK_SUMMARY_BYTES: usize = 16 * 1024;
 pub const TASK_TEXT_BYTES: usize = 16 * 1024;
 /// Maximum size of the context of a delegated agent, in bytes.
 pub const TASK_CONTEXT_BYTES: usize = 32 * 1024;
-/// Maximum number of times that a child turn continues after the loss of its node.
-pub const TASK_RESUMES_MAX: u32 = 5;
+/// Number of takeovers and resumptions after which a child turn whose node was lost does not continue. Each loss causes one of
+/// both.
+pub const TASK_RESUMES_MAX: u32 = 10;
 /// Maximum time for which a turn waits for the child turns of a group. Rows of the index of open turns expire later.
 // proto: none "bounds a wait"
 pub const GROUP_OPEN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);

@@ -3,7 +3,7 @@
 use folio_history::journal::{CallResult, CallStatus, End, Ended, Entry, Paused};
 use folio_history::thread::{HeaderChange, OpenTurn, OpenTurnRow, Phase, ThreadHeader};
 use folio_history::{TurnRecord, json_bytes};
-use folio_types::{Error, Reason, Timestamp};
+use folio_types::{Error, Reason, Timestamp, limits};
 
 use super::append::AfterAppend;
 use super::cancel::synthetic;
@@ -83,7 +83,8 @@ impl Machine {
     /// The parent continues a child turn only after the loss of its node.
     fn is_final(&self, end: &End) -> bool {
         let is_lost = matches!(end, End::Failed { error, .. } if error.reason == Reason::NodeLost);
-        self.header.task.is_some() && !is_lost
+        let takeovers = self.history.open().map_or(0, |record| record.takeovers);
+        self.header.task.is_some() && !(is_lost && takeovers < limits::TASK_RESUMES_MAX)
     }
 
     /// Handles a committed end: closes the stream, answers waiting requests, notifies the parent of a child turn, and removes

@@ -56,7 +56,7 @@ impl TaskContext {
         };
         let mut log = ChildLog::default();
         self.shared.with_store_timeout(self.shared.for_each_entry(&header, |entry| log.push(entry))).await?;
-        let state = log.state();
+        let state = log.state(self.shared.dependencies.environment.now());
         if matches!(state, ChildState::Ended(_)) {
             self.return_budget(task).await?;
         }

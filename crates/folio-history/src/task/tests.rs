@@ -170,7 +170,7 @@ fn resumed(cause: ResumeCause) -> Entry {
 fn state(entries: impl IntoIterator<Item = Entry>) -> ChildState {
     let mut log = ChildLog::default();
     entries.into_iter().for_each(|entry| log.push(entry));
-    log.state()
+    log.state(at(60))
 }
 
 fn status(state: ChildState) -> (ChildStatus, String) {
@@ -213,6 +213,9 @@ fn a_child_whose_node_died_continues_until_its_maximum_of_resumes() {
     let reloads = std::iter::repeat_n(resumed(ResumeCause::Reload), 9);
     let entries = [accepted(false)].into_iter().chain(reloads).chain([ended(lost())]);
     assert_eq!(state(entries), ChildState::Interrupted, "a reload is no attempt");
+    let mut log = ChildLog::default();
+    [accepted(false), ended(lost())].into_iter().for_each(|entry| log.push(entry));
+    assert_eq!(status(log.state(at(3 + 86_400))).0, ChildStatus::Failed, "it can no longer be resumed");
 }
 
 #[test]
