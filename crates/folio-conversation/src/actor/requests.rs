@@ -45,6 +45,8 @@ impl State {
                 Err(_) => self.stop_if_idle(),
             },
             Msg::Deleted(result) => self.deleted(result),
+            // Its stream would end with an error, and the watcher would load the thread again.
+            Msg::StopIfIdle | Msg::DropHistory if self.is_watched_group() => None,
             Msg::StopIfIdle => self.stop_if_idle(),
             Msg::DropHistory => {
                 self.drop_history();
@@ -304,7 +306,6 @@ impl State {
     /// Drops the history of an idle conversation. The next request loads it again.
     fn drop_history(&mut self) {
         if self.is_idle()
-            && !self.is_watched_group()
             && let Some(loaded) = self.loaded.take()
         {
             loaded.token.cancel();
