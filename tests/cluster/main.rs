@@ -9,6 +9,7 @@ mod clock;
 mod credit;
 mod drain;
 mod faulty;
+mod group_steps;
 mod job_interruptions;
 mod job_steps;
 mod jobs;

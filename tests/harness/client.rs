@@ -313,6 +313,8 @@ pub fn event_name(event: &v1::Event) -> &'static str {
         Kind::ToolCalls(_) => "tool_calls",
         Kind::ToolStarted(_) => "tool_started",
         Kind::WaitingForStore(_) => "waiting_for_store",
+        Kind::TasksStarted(_) => "tasks_started",
+        Kind::TaskEnded(_) => "task_ended",
         Kind::ToolResult(_) => "tool_result",
         Kind::RoundFinished(_) => "round_finished",
         Kind::Snapshot(_) => "snapshot",

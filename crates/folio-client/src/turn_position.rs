@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn event(number: u64, kind: Kind) -> v1::Event {
-        v1::Event { turn_id: "turn".to_owned(), number, kind: Some(kind) }
+        v1::Event { turn_id: "turn".to_owned(), number, kind: Some(kind), ..v1::Event::default() }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use folio_history::Decider;
 use folio_history::journal::{Accepted, Access};
+use folio_history::thread::ThreadHeader;
 use folio_resources::policy::Policy;
 use folio_resources::{Member, Organization};
 use folio_tools::policy::CurrentRules;
@@ -59,7 +60,8 @@ impl CurrentAccess {
     /// Returns the rules that apply now to the turn of a requester.
     pub(crate) fn rules(&self, requester: &Requester) -> CurrentRules {
         let role = self.role(&requester.user, requester.role);
-        CurrentRules { policy: self.policy.of_turn(&requester.user, role, &requester.profile), requester: role }
+        let Requester { user, profile, parent_profiles, .. } = requester;
+        CurrentRules { policy: self.policy.of_turn(user, role, profile, parent_profiles), requester: role }
     }
 }
 
@@ -70,12 +72,15 @@ pub(crate) struct Requester {
     role: Role,
     /// Profile of the thread.
     profile: String,
+    /// Profiles of the turns above a child turn.
+    parent_profiles: Vec<String>,
 }
 
 impl Requester {
-    pub(crate) fn of(accepted: &Accepted, profile: &str) -> Self {
+    pub(crate) fn of(accepted: &Accepted, header: &ThreadHeader) -> Self {
         let role = accepted.role.unwrap_or(Role::Member);
-        Self { user: accepted.user.clone(), role, profile: profile.to_owned() }
+        let parent_profiles = header.task.as_ref().map(|task| task.parent_profiles.clone()).unwrap_or_default();
+        Self { user: accepted.user.clone(), role, profile: header.profile.clone(), parent_profiles }
     }
 
     pub(crate) fn user(&self) -> &UserId {

@@ -32,7 +32,7 @@ use crate::shared::{Shared, draining};
 use crate::snapshot::Snapshot;
 use crate::supervisor::{Key, MEMORY_WAIT, Supervisor, SupervisorMsg, SupervisorStart, millis_since};
 use folio_history::command::{ApproveAnswer, ApproveCommand, ChatCommand};
-use folio_history::peer::EventStream;
+use folio_history::peer::{EventStream, SharedPeer};
 
 /// Maximum attempts to reach a conversation that stops during the request.
 const ADMIT_ATTEMPTS_MAX: u32 = 6;
@@ -66,6 +66,8 @@ pub struct Dependencies {
     /// Incarnation of this node. Thread headers name it as the owner.
     pub incarnation: Incarnation,
     pub owners: Arc<dyn Owners>,
+    /// Reaches the conversations of all nodes, for child turns. None: this process is the only node.
+    pub all_nodes: Option<SharedPeer>,
     /// Stores in which turns are published to other nodes. None: there are no other nodes.
     pub shared_turns: Option<SharedTurnStores>,
     /// Failpoints of tests. Default: none.
@@ -82,7 +84,7 @@ pub struct Conversations {
 }
 
 /// State of the handles. Dropping the last handle stops all conversations.
-struct Node {
+pub(crate) struct Node {
     shared: Arc<Shared>,
     supervisor: ActorRef<SupervisorMsg>,
     started_at: Instant,
@@ -104,7 +106,13 @@ impl Conversations {
         let (supervisor, _joined) = Actor::spawn(None, Supervisor, start)
             .await
             .map_err(|error| Error::internal(format!("cannot start the supervisor of conversations: {error}")))?;
-        Ok(Self { node: Arc::new(Node { shared, supervisor, started_at }) })
+        let node = Arc::new(Node { shared, supervisor, started_at });
+        node.shared.peer.set_this_node(Arc::downgrade(&node));
+        Ok(Self { node })
+    }
+
+    pub(crate) fn of(node: Arc<Node>) -> Self {
+        Self { node }
     }
 
     /// Starts a turn, or joins, resumes or repeats the turn of the request id, and streams its events. Returns when the

@@ -10,6 +10,7 @@ mod context;
 mod current_access;
 mod events;
 mod failpoint;
+mod group;
 mod handle;
 mod options;
 mod owners;

@@ -30,6 +30,8 @@ folio_types::settings! {
         pub watchers_per_conversation: usize = 32,
         /// Maximum number of concurrent read-only calls of a round.
         pub read_calls_at_once: usize = 8,
+        /// Maximum number of tasks of a group that run at the same time.
+        pub tasks_at_once: usize = 3,
         /// Time limit of a call of a tool that calls models. Must exceed the timeouts of the model calls of an
         /// extraction, two for each window.
         pub model_tool_timeout: Duration as "model_tool_timeout_seconds" = Duration::from_secs(900),
@@ -63,6 +65,7 @@ impl Options {
             ("event_buffer_count", self.event_buffer_count, 10_000_000),
             ("watchers_per_conversation", self.watchers_per_conversation, 100_000),
             ("read_calls_at_once", self.read_calls_at_once, 1_024),
+            ("tasks_at_once", self.tasks_at_once, limits::TASKS_PER_GROUP_MAX),
         ] {
             problems.number(path, value, 1, max);
         }

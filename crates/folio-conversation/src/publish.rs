@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use folio_history::event::Event;
+use folio_history::thread::Phase;
 use folio_storage::{EventsAppended, SharedTurn, SharedTurnStore, TurnEventStore};
 use folio_types::Result;
-use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -153,6 +154,17 @@ impl PublisherTask {
                 }
                 continue;
             };
+            // No task waits with a turn that waits for child turns. Its next state starts another publisher.
+            if self.newest_state.phase == Some(Phase::AwaitingChildren) {
+                match stream.next().now_or_never().flatten() {
+                    Some(chunk) => {
+                        let chunk: Vec<Event> = chunk.into_iter().filter_map(Result::ok).collect();
+                        let _ = self.append(&chunk).await;
+                    }
+                    None => events = None,
+                }
+                continue;
+            }
             tokio::select! {
                 biased;
                 () = self.outbox.changed.notified() => {}

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::context::Excerpts;
+use crate::group::TurnPeer;
 use crate::handle::Dependencies;
 use crate::options::Options;
 use crate::supervisor::{MemoryBudget, Table, WaitingThreads};
@@ -28,6 +29,8 @@ const ENTRIES_PER_READ: usize = 512;
 pub(crate) struct Shared {
     pub(crate) dependencies: Dependencies,
     pub(crate) options: Options,
+    /// Reaches the owners of other threads.
+    pub(crate) peer: TurnPeer,
     /// Tracks every task of the node.
     pub(crate) tracker: TaskTracker,
     /// Tracks the tasks that publish turns. They are also in `tracker`.
@@ -132,6 +135,7 @@ impl Counters {
 impl Shared {
     pub(crate) fn new(dependencies: Dependencies, options: Options) -> Self {
         Self {
+            peer: TurnPeer::new(dependencies.all_nodes.clone()),
             dependencies,
             memory: MemoryBudget::new(options.history_bytes_max),
             options,

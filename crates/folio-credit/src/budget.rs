@@ -74,6 +74,8 @@ pub enum Share {
     Equal { open: u64 },
     /// Half of the rest, rounded down, because the parent makes calls as well.
     Half,
+    /// The rest divided by this number, at least 1: by the number of children that start from now on, and one for the parent.
+    Divided { by: u64 },
 }
 
 /// The budget of a root.
@@ -148,6 +150,7 @@ impl Budget {
         let divisor = match share {
             Share::Equal { open } => open.saturating_sub(u64::try_from(siblings).unwrap_or(u64::MAX)).max(1),
             Share::Half => 2,
+            Share::Divided { by } => by.max(1),
         };
         self.parts.insert(path.to_owned(), Allotment::new(self.rest_of(parent) / divisor));
         Ok(())

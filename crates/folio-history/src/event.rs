@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::journal::{Access, CallStatus, WorkingState};
+use crate::task::{ChildStatus, GroupView, TaskOrigin, TaskView};
 use folio_resources::policy::ApprovalRequirement;
 use folio_types::message::{FinishReason, Usage};
-use folio_types::{BudgetUse, CallId, Digest, Error, TurnId};
+use folio_types::{BudgetUse, CallId, Digest, Error, GroupId, TurnId};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
@@ -16,6 +17,16 @@ pub struct Event {
     /// `(takeovers << 32) + 1` with a snapshot.
     pub number: u64,
     pub kind: EventKind,
+    /// The task of a child turn. The actor of the thread sets it. None: the turn is not a child turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Box<TaskOrigin>>,
+}
+
+impl Event {
+    /// Creates an event without a task.
+    pub fn new(turn: TurnId, number: u64, kind: EventKind) -> Self {
+        Self { turn, number, kind, task: None }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +47,10 @@ pub enum EventKind {
     ToolStarted { call: CallId, name: String },
     /// A write call waits, because the store does not answer. The call continues when the store answers.
     WaitingForStore { call: CallId, name: String },
+    /// A call of `run_tasks` starts these tasks. The turn waits until they have ended.
+    TasksStarted { group: GroupView },
+    /// A task of the group has ended. May be repeated after the thread changed its owner.
+    TaskEnded { call: CallId, group: GroupId, task: TaskView, status: ChildStatus },
     /// A call ended with this result.
     ToolResult {
         call: CallId,
@@ -108,6 +123,9 @@ pub struct CallView {
     /// Rule that requires a decision, and the approvers. None: the call needs no decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_requirement: Option<ApprovalRequirement>,
+    /// The child turns of a call of `run_tasks`. None: the call has started none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupView>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +177,9 @@ pub struct TurnView {
     /// Use of the credit budget of the turn, in answers to a read of the turn. None: no budget, or not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetUse>,
+    /// The task of a child turn. None: the turn is not a child turn, or an event contains the view.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Box<TaskOrigin>>,
 }
 
 impl TurnView {
@@ -181,6 +202,7 @@ impl TurnView {
             next_event: 1,
             approvable: Vec::new(),
             budget: None,
+            task: None,
         }
     }
 }

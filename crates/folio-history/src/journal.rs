@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use crate::task::{Group, GroupTask};
 pub use crate::turn_profile::{AnswerType, TurnProfile};
 use folio_resources::policy::{ApprovalRequirement, Policy};
 use folio_types::Error;
@@ -30,10 +31,12 @@ pub enum Entry {
     Decisions(Decisions),
     /// A write call is about to start.
     Intent(Intent),
+    /// A call of `run_tasks` is about to start its child turns. The turn waits until they have ended.
+    Group(Box<Group>),
     Outcome(Outcome),
     /// A new owner, or a retry after a failure, continues the turn.
     Resumed(Resumed),
-    /// The turn is ending with open intents: the next owner completes the end and runs no further call.
+    /// The turn is ending with open intents or an open group: the next owner completes the end and runs no further call.
     Closing(Closing),
     Ended(Box<Ended>),
     /// Messages that precede the thread's turns: of a fork, or of the request for an ephemeral thread.
@@ -49,6 +52,7 @@ impl Entry {
             Self::Paused(paused) => Some(paused.turn),
             Self::Decisions(decisions) => Some(decisions.turn),
             Self::Intent(intent) => Some(intent.turn),
+            Self::Group(group) => Some(group.turn),
             Self::Outcome(outcome) => Some(outcome.turn),
             Self::Resumed(resumed) => Some(resumed.turn),
             Self::Closing(closing) => Some(closing.turn),
@@ -392,7 +396,7 @@ pub enum ResumeCause {
     Reload,
 }
 
-/// The turn is ending; intents are open.
+/// The turn is ending; intents or a group are open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closing {
     pub turn: u32,
@@ -407,6 +411,8 @@ pub enum ClosingCause {
     Cancelled,
     /// Another message supersedes the turn.
     Superseded,
+    /// The time for which the turn may wait for its group has passed.
+    Expired,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -445,7 +451,7 @@ pub enum End {
     Failed { error: Error, retriable: bool },
     /// A user cancelled the turn.
     Cancelled,
-    /// The approval expired.
+    /// The approval, or the time for a group, expired.
     Expired,
     /// Another message superseded the turn.
     Superseded,

@@ -13,6 +13,7 @@ pub mod job;
 pub mod journal;
 pub mod peer;
 pub mod reference;
+pub mod task;
 pub mod thread;
 pub mod thread_write;
 mod turn_profile;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::ChatCommand;
 use crate::journal::{Entry, WorkingState};
+use crate::task::{TaskOrigin, ThreadTask};
 
 /// Returns the id of the thread that a chat without a thread starts. The id is derived from the request, so that every
 /// gateway and node derives the same id. The order of documents does not matter.
@@ -57,6 +58,9 @@ pub struct ThreadHeader {
     /// The job that drives the turns. Never changed. None: no job drives them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
+    /// The task of a call of `run_tasks`, which is the only turn. Never changed. None: the thread is not that of a child turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Box<ThreadTask>>,
     /// If the creator set no title: empty until the first message.
     pub title: String,
     /// Model of the newest turn. None: the thread had no turn, and its creator chose no model.
@@ -156,6 +160,12 @@ impl ThreadHeader {
             || prompts.into_iter().any(|prompt| prompt.version == number && prompt.of.as_str() == id)
     }
 
+    /// Returns the parts of credit budgets that other turns or a job have for the turns of the thread. Each of them must cover
+    /// a call.
+    pub fn budget_parts(&self) -> impl Iterator<Item = &BudgetPart> {
+        self.budget_part.iter().chain(self.task.iter().flat_map(|task| &task.budget_parts))
+    }
+
     /// Returns the approximate bytes of the stored header.
     pub fn size_bytes(&self) -> usize {
         let extraction = self.working.extraction.as_ref().map(|extraction| &extraction.data);
@@ -183,6 +193,11 @@ pub enum ThreadRecord {
 }
 
 impl ThreadRecord {
+    /// Returns the tombstone of a thread that must not be created.
+    pub fn never_created() -> Self {
+        Self::Tombstone { epoch: 0, version: 0, by: None }
+    }
+
     /// Returns the header. None: the thread was removed.
     pub fn live(self) -> Option<ThreadHeader> {
         match self {
@@ -207,6 +222,8 @@ pub struct NewThread {
     pub budget_part: Option<BudgetPart>,
     /// The job that drives the turns. None: no job drives them.
     pub job: Option<JobId>,
+    /// The task that is the only turn. None: the thread is not that of a child turn.
+    pub task: Option<Box<ThreadTask>>,
     /// May be empty.
     pub title: String,
     /// None: the default model.
@@ -234,6 +251,7 @@ impl NewThread {
             subject: None,
             budget_part: None,
             job: None,
+            task: None,
             title: String::new(),
             model: None,
             ephemeral: false,
@@ -259,6 +277,7 @@ impl NewThread {
             subject: self.subject.clone(),
             budget_part: self.budget_part.clone(),
             job: self.job.clone(),
+            task: self.task.clone(),
             title: self.title.clone(),
             model: self.model.clone(),
             ephemeral: self.ephemeral,
@@ -322,11 +341,15 @@ pub struct ThreadView {
     pub turns: u32,
     /// Running or waiting turn.
     pub open_turn: Option<TurnId>,
+    /// The task of the thread. None: the thread is not that of a child turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Box<TaskOrigin>>,
 }
 
 impl From<ThreadHeader> for ThreadView {
     fn from(header: ThreadHeader) -> Self {
         let open_turn = header.open_turn.map(|open| TurnId::new(header.id.clone(), open.number));
+        let task = header.task.map(|task| Box::new(task.origin));
         Self {
             id: header.id,
             user: header.user,
@@ -341,6 +364,7 @@ impl From<ThreadHeader> for ThreadView {
             working: header.working,
             turns: header.turns,
             open_turn,
+            task,
         }
     }
 }
@@ -351,7 +375,7 @@ pub struct OpenTurn {
     /// Number in the thread, from 1.
     pub number: u32,
     pub phase: Phase,
-    /// Time at which the pause expires. None: the turn does not wait.
+    /// Time at which the pause, or the wait for a group, expires. None: the turn does not wait.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -365,6 +389,8 @@ pub enum Phase {
     Paused,
     /// The turn executes decided calls.
     Executing,
+    /// The turn waits for the child turns of a group.
+    AwaitingChildren,
     /// The turn is ending.
     Closing,
 }

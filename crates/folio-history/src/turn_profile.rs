@@ -72,13 +72,18 @@ impl TurnOptions {
         self.profile.as_ref()?.running_seconds.map(Duration::from_secs)
     }
 
-    /// Returns the parts of credit budgets that pay for the calls of a turn. Each of them must cover a call. `of_thread`: the part
-    /// that a job has for the thread. The last one is that of the turn itself, if the request or the profile limits its credit.
-    pub fn budget_parts(&self, of_thread: Option<&BudgetPart>, turn: &TurnId) -> Vec<BudgetPart> {
+    /// Returns the parts of credit budgets that pay for the calls of a turn. Each of them must cover a call. `of_thread`: the parts
+    /// of the thread ([`budget_parts`](crate::thread::ThreadHeader::budget_parts)). The last one is that of the turn itself, if the
+    /// request or the profile limits its credit.
+    pub fn budget_parts<'a>(
+        &self,
+        of_thread: impl IntoIterator<Item = &'a BudgetPart>,
+        turn: &TurnId,
+    ) -> Vec<BudgetPart> {
         let of_profile = self.profile.as_ref().and_then(|profile| profile.credit_budget);
         let credits = [self.credit_budget, of_profile].into_iter().flatten().min();
         let own = credits.map(|credits| BudgetPart::whole(BudgetRoot::Turn(turn.clone()), credits));
-        of_thread.cloned().into_iter().chain(own).collect()
+        of_thread.into_iter().cloned().chain(own).collect()
     }
 
     /// Returns the JSON Schema of the answer. None: the answer is text.
@@ -170,7 +175,7 @@ mod tests {
             let own = credits.map(|credits| BudgetPart::whole(BudgetRoot::Turn(turn.clone()), credits));
             assert_eq!(options.budget_parts(None, &turn), own.iter().cloned().collect::<Vec<_>>());
             let both: Vec<_> = [of_item.clone()].into_iter().chain(own).collect();
-            assert_eq!(options.budget_parts(Some(&of_item), &turn), both);
+            assert_eq!(options.budget_parts([&of_item], &turn), both);
         }
     }
 

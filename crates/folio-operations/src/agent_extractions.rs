@@ -290,6 +290,7 @@ mod tests {
             access: Access::ReadWrite,
             needs_approval: false,
             approval_requirement: None,
+            group: None,
         }
     }
 

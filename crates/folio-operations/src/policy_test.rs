@@ -122,10 +122,10 @@ pub struct PolicyTest {
 impl PolicyTest {
     /// Adds the calls of a turn. Returns false if a call was left out because of `calls_max`.
     fn add(&mut self, turn: &RecordedTurn, (current, candidate): (&Policy, &Policy), calls_max: usize) -> bool {
-        let RecordedTurn { id, profile, accepted, calls } = turn;
+        let RecordedTurn { id, profile, parents, accepted, calls } = turn;
         // The role of an old entry is unknown; a viewer starts no turn.
         let role = accepted.role.unwrap_or(Role::Member);
-        let of_turn = |policy: &Policy| policy.of_turn(&accepted.user, role, profile);
+        let of_turn = |policy: &Policy| policy.of_turn(&accepted.user, role, profile, parents);
         let (current, candidate) = (of_turn(current), of_turn(candidate));
         for (round, call) in calls {
             if self.calls.len() >= calls_max {
@@ -167,6 +167,8 @@ fn verdict(rules: &Policy, accepted: &Accepted, call: &Call) -> RuledVerdict {
 struct RecordedTurn {
     id: TurnId,
     profile: String,
+    /// Profiles of the turns above a child turn.
+    parents: Vec<String>,
     accepted: Accepted,
     calls: Vec<(u32, Call)>,
 }
@@ -209,6 +211,7 @@ fn turns_of(header: &ThreadHeader, entries: impl Iterator<Item = Entry>) -> Vec<
             Entry::Accepted(accepted) => turns.push(RecordedTurn {
                 id: TurnId::new(header.id.clone(), accepted.turn),
                 profile: header.profile.clone(),
+                parents: header.task.as_ref().map(|task| task.parent_profiles.clone()).unwrap_or_default(),
                 accepted: *accepted,
                 calls: Vec::new(),
             }),
@@ -267,6 +270,7 @@ mod tests {
         RecordedTurn {
             id: TurnId::new(ThreadId::derive(&["t"]), 1),
             profile: "document".to_owned(),
+            parents: Vec::new(),
             accepted: accepted(1),
             calls: calls.into_iter().map(|call| (1, call)).collect(),
         }
@@ -387,6 +391,7 @@ mod tests {
             job: None,
             title: String::new(),
             model: None,
+            task: None,
             ephemeral: false,
             expires_at: None,
             created_at: Timestamp::UNIX_EPOCH,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use folio_history::History;
 use folio_history::journal::{Entry, SegmentPosition};
+use folio_history::task::GroupView;
 use folio_history::thread::ThreadHeader;
 use folio_storage::ThreadStore;
 use folio_types::message::Message;
@@ -22,6 +23,9 @@ pub struct ThreadMessage {
     /// None: the thread started with the message.
     pub turn: Option<TurnId>,
     pub message: Message,
+    /// The child turns of the calls in the message.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupView>,
 }
 
 /// Reads the whole journal of a thread, at most 32 MiB. The history requires about as much memory.
@@ -49,6 +53,7 @@ pub(crate) fn visible<'a>(
 ) -> impl Iterator<Item = ThreadMessage> + use<'a> {
     history.messages().map(move |found| ThreadMessage {
         count: found.count.saturating_add(before),
+        groups: found.turn.map(|turn| history.groups_of(&header.id, turn, &found.message)).unwrap_or_default(),
         turn: found.turn.map(|number| TurnId::new(header.id.clone(), number)),
         message: found.message,
     })

@@ -118,7 +118,7 @@ pub fn parse_answer(answer: v1::ApproveResponse) -> Result<ApproveAnswer> {
         Outcome::Superseded(superseded) => Kind::Superseded(superseded),
         Outcome::Expired(expired) => Kind::Expired(expired),
     };
-    let closing = Event { turn, number: answer.event_number, kind: EventKind::try_from(kind)? };
+    let closing = Event::new(turn, answer.event_number, EventKind::try_from(kind)?);
     let round = fields::required("round", answer.round)?.try_into()?;
     Ok(ApproveAnswer::Reached { closing, round: Box::new(round) })
 }
@@ -191,7 +191,7 @@ mod tests {
         let round =
             RoundView { round: 1, text: "t".into(), thinking: String::new(), calls: Vec::new(), results: Vec::new() };
         let reached = |kind: EventKind| ApproveAnswer::Reached {
-            closing: Event { turn: turn(), number: 7, kind },
+            closing: Event::new(turn(), 7, kind),
             round: Box::new(round.clone()),
         };
         let failed = EventKind::Failed { error: Error::invalid_field("a", "b"), retriable: true };

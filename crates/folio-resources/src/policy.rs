@@ -147,12 +147,18 @@ impl Policy {
         self.rules.is_empty()
     }
 
-    /// Returns the rules that may apply to a turn, without the conditions that the turn satisfies.
-    pub fn of_turn(&self, user: &UserId, role: Role, profile: &str) -> Self {
+    /// Returns the rules that may apply to a turn, without the conditions that the turn satisfies. `parents`: the profiles of the
+    /// turns above a child turn. The rules for them apply as well, unless they allow calls.
+    pub fn of_turn(&self, user: &UserId, role: Role, profile: &str, parents: &[String]) -> Self {
+        let is_of_profile = |rule: &Rule| {
+            let names = |of: &str| rule.profiles.iter().any(|name| name == of);
+            let restricts = rule.ruling != Ruling::Allow;
+            rule.profiles.is_empty() || names(profile) || (restricts && parents.iter().any(|parent| names(parent)))
+        };
         let concerns = |rule: &&Rule| {
             (rule.users.is_empty() || rule.users.contains(user))
                 && (rule.roles.is_empty() || rule.roles.contains(&role))
-                && (rule.profiles.is_empty() || rule.profiles.iter().any(|name| name == profile))
+                && is_of_profile(rule)
         };
         let plain = |rule: &Rule| Rule { users: Vec::new(), roles: Vec::new(), profiles: Vec::new(), ..rule.clone() };
         Self { rules: self.rules.iter().filter(concerns).map(plain).collect() }
@@ -223,7 +229,24 @@ mod tests {
             let plain = Rule { users: Vec::new(), roles: Vec::new(), profiles: Vec::new(), ..rule.clone() };
             let policy = Policy { rules: vec![rule] };
             let expected = Policy { rules: if applies { vec![plain] } else { Vec::new() } };
-            assert_eq!(policy.of_turn(&ann, Role::Member, "document"), expected);
+            assert_eq!(policy.of_turn(&ann, Role::Member, "document", &[]), expected);
+        }
+    }
+
+    #[test]
+    fn a_child_turn_has_the_restrictions_of_the_turns_above_and_not_their_permissions() {
+        let ann = UserId::derive(&["ann"]);
+        let parents = ["coordinator".to_owned()];
+        for (profiles, ruling, applies) in [
+            ("coordinator", Ruling::Deny, true),
+            ("coordinator", Ruling::Ask(Approver::default()), true),
+            ("coordinator", Ruling::Allow, false),
+            ("document", Ruling::Allow, true),
+            ("extraction", Ruling::Deny, false),
+        ] {
+            let rule = Rule { profiles: vec![profiles.to_owned()], ..Rule::new("rule", ruling) };
+            let found = Policy { rules: vec![rule] }.of_turn(&ann, Role::Member, "document", &parents);
+            assert_eq!(found.rules.len(), usize::from(applies), "{profiles}");
         }
     }
 }

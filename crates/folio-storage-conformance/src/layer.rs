@@ -181,6 +181,7 @@ layers! {
         request(org: &OrgId, id: &ThreadId, request: &RequestId) -> Option<RequestRow>;
         list(org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Page<ThreadHeader>;
         delete(org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> ();
+        remove_unused(org: &OrgId, id: &ThreadId) -> bool;
         removed_by(org: &OrgId, id: &ThreadId) -> Option<OpKey>;
         expired(now: Timestamp, limit: usize) -> Vec<(OrgId, ThreadId)>;
         expire_referrers(org: &OrgId, id: &str, at: Timestamp) -> ();

@@ -21,6 +21,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     beginning(context).await?;
     threads_append::suite(context).await?;
     deletion(context).await?;
+    prevention(context).await?;
     expiry(context).await?;
     lists(context).await
 }
@@ -188,6 +189,39 @@ async fn deletion(context: &Context) -> Outcome {
         refused!(store.append(&context.org, &new.id, late).await, NotFound, "an append to a removed thread");
     }
     store.delete(&context.org, &new.id, None).await?;
+    Ok(())
+}
+
+/// A thread without a turn is removed, or its creation is prevented. A thread with a turn is not changed.
+async fn prevention(context: &Context) -> Outcome {
+    let store = &context.stores.threads;
+    let at = |seconds: i64| Timestamp::constant(1_800_000_000 + seconds, 0);
+    let absent = context.new_thread(&[]);
+    check!(store.remove_unused(&context.org, &absent.id).await?, "a thread that does not exist was not prevented");
+    refused!(store.create(absent.clone()).await, NotFound, "the creation of a prevented thread");
+    same!(store.header(&context.org, &absent.id).await?, None, "a prevented thread");
+    check!(store.remove_unused(&context.org, &absent.id).await?, "a prevented thread was not prevented again");
+    store.delete(&context.org, &absent.id, None).await?;
+    refused!(store.create(absent).await, NotFound, "the creation of a prevented thread after a deletion");
+
+    let document = context.document("prevented.txt").await?;
+    let documents = std::slice::from_ref(&document);
+    let new = NewThread { ephemeral: true, expires_at: Some(at(10)), ..context.new_thread(documents) };
+    let unused = store.create(new.clone()).await?;
+    check!(store.remove_unused(&context.org, &unused.id).await?, "a thread without a turn was not removed");
+    same!(store.header(&context.org, &unused.id).await?, None, "a removed thread without a turn");
+    same!(expired(context, at(10)).await?, vec![], "the expiry of a removed thread without a turn");
+    let late = batch(context, unused.fence(), vec![ended(1, "late")]);
+    refused!(store.append(&context.org, &unused.id, late).await, NotFound, "a turn of a removed thread");
+    refused!(store.create(new).await, NotFound, "the creation of a removed thread");
+
+    let used = store.create(context.new_thread(documents)).await?;
+    let mut first = batch(context, used.fence(), vec![ended(1, "first")]);
+    first.change.turns = Some(1);
+    let used = appended(store.append(&context.org, &used.id, first).await?)?;
+    check!(!store.remove_unused(&context.org, &used.id).await?, "a thread with a turn was removed");
+    same!(header(context, &used.id).await?, used, "a thread with a turn");
+    store.delete(&context.org, &used.id, None).await?;
     Ok(())
 }
 

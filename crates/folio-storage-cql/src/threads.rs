@@ -6,6 +6,7 @@
 //! | append | `live`, `epoch`, `version`, expiry; the same rows `IF NOT EXISTS` | invariant 1; complete returned header
 //! |
 //! | tombstone | `live`, `epoch`, `version` | no append to a removed thread |
+//! | tombstone of a thread that does not exist | `live = null` | no creation afterwards |
 //! | expiry | `live`, the expiry that was read | appends do not write the expiry |
 //! | expiry of an unused thread | the same, `epoch`, `version` | a concurrent use keeps the thread |
 //!
@@ -127,6 +128,35 @@ impl ThreadStore for Threads {
                 self.0.tables.threads.write_tombstone((org, id), fence, encode(&tombstone)?).await?
             {
                 return self.settle_removal(&header, imported).await;
+            }
+            retry::pause(attempt, self.0.random()).await;
+        }
+        Err(retry::contended("the thread"))
+    }
+
+    async fn remove_unused(&self, org: &OrgId, id: &ThreadId) -> Result<bool> {
+        for attempt in 0..retry::ATTEMPTS {
+            let read = append::read(&self.0, org, id, Read::Serial).await?;
+            let imported = read.imported.clone();
+            let threads = &self.0.tables.threads;
+            let written = match read.record {
+                Some(ThreadRecord::Live(header)) if header.turns > 0 => return Ok(false),
+                Some(ThreadRecord::Live(header)) => {
+                    let (tombstone, fence) = (encode(&header.tombstone(None))?, (header.epoch, header.version));
+                    let written = threads.write_tombstone((org, id), fence, tombstone).await?;
+                    if matches!(written, ConditionalResult::Applied) {
+                        self.settle_removal(&header, imported).await?;
+                    }
+                    written
+                }
+                Some(ThreadRecord::Tombstone { .. }) => {
+                    self.empty(org, id, imported).await?;
+                    return Ok(true);
+                }
+                None => threads.prevent((org, id), encode(&ThreadRecord::never_created())?).await?,
+            };
+            if matches!(written, ConditionalResult::Applied) {
+                return Ok(true);
             }
             retry::pause(attempt, self.0.random()).await;
         }

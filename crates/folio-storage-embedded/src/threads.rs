@@ -108,6 +108,11 @@ impl ThreadStore for Threads {
         self.0.write(move |transaction| delete(transaction, &org, &id, by)).await
     }
 
+    async fn remove_unused(&self, org: &OrgId, id: &ThreadId) -> Result<bool> {
+        let (org, id) = (org.clone(), id.clone());
+        self.0.write(move |transaction| remove_unused(transaction, &org, &id)).await
+    }
+
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
         self.0.read(|view| match view.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
             Some(ThreadRecord::Tombstone { by, .. }) => Ok(by),
@@ -203,6 +208,16 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Opt
     }
     transaction.remove(Space::Records, keys::content_size(org, id.as_str()));
     transaction.put(Space::Threads, keys::thread(org, id), &header.tombstone(by))
+}
+
+fn remove_unused(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId) -> Result<bool> {
+    match transaction.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
+        Some(ThreadRecord::Live(header)) if header.turns > 0 => return Ok(false),
+        Some(ThreadRecord::Live(_)) => delete(transaction, org, id, None)?,
+        Some(ThreadRecord::Tombstone { .. }) => {}
+        None => transaction.put(Space::Threads, keys::thread(org, id), &ThreadRecord::never_created())?,
+    }
+    Ok(true)
 }
 
 /// Sets the expiry of the threads whose ids begin at `start` in these keys.

@@ -20,6 +20,7 @@ use folio_history::job::{
     WaitReason,
 };
 use folio_history::journal::*;
+use folio_history::task::{TaskOrigin, ThreadTask};
 use folio_history::thread::{Fence, OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader, ThreadRecord};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, Ground, RedactedArguments};
 use folio_resources::policy::{ApprovalRequirement, Approver, Policy};
@@ -253,6 +254,7 @@ fn threads() -> Vec<Sample> {
         subject: None,
         budget_part: None,
         job: None,
+        task: None,
         title: "What is the total?".into(),
         model: Some("model".into()),
         ephemeral: false,
@@ -278,6 +280,8 @@ fn threads() -> Vec<Sample> {
         sample("subject", ThreadRecord::Live(Box::new(ThreadHeader { subject, ..header.clone() }))),
         sample("paid_by_job", ThreadRecord::Live(Box::new(ThreadHeader { budget_part, ..header.clone() }))),
         sample("of_job", ThreadRecord::Live(Box::new(ThreadHeader { job: Some(job_id()), ..header.clone() }))),
+        sample("task", ThreadRecord::Live(Box::new(of_task(&header)))),
+        sample("parent", ThreadRecord::Live(Box::new(parent(&header)))),
         sample("live", ThreadRecord::Live(Box::new(header))),
         sample("tombstone", ThreadRecord::Tombstone { epoch: 3, version: 18, by: None }),
         sample(
@@ -294,6 +298,31 @@ fn threads() -> Vec<Sample> {
         sample("plain", open),
         sample("plain", ThreadExpiryRow { org: org(), thread: thread_id(), at: at() }),
     ]
+}
+
+fn of_task(header: &ThreadHeader) -> ThreadHeader {
+    let root = TurnId::new(ThreadId::derive(&["parent"]), 2);
+    let task = ThreadTask {
+        origin: TaskOrigin {
+            call: CallId::new(root.clone(), 1, 3),
+            group: GroupId::derive(&["golden"]),
+            number: 2,
+            agent: "document".into(),
+            depth: 1,
+        },
+        rounds_max: Some(4),
+        children_max: 3,
+        budget_parts: vec![BudgetPart::whole(BudgetRoot::Turn(root), 5_000).child("1.3.2")],
+        parent_profiles: vec!["coordinator".into()],
+        waiting_tools: vec!["create_tag".into()],
+        policy_tools: vec!["write_to_server".into()],
+    };
+    ThreadHeader { task: Some(Box::new(task)), ..header.clone() }
+}
+
+fn parent(header: &ThreadHeader) -> ThreadHeader {
+    let open = OpenTurn { number: 5, phase: Phase::AwaitingChildren, expires_at: Some(at()) };
+    ThreadHeader { open_turn: Some(open), ..header.clone() }
 }
 
 fn jobs() -> Vec<Sample> {

@@ -38,6 +38,7 @@ pub mod sections;
 mod spelling;
 mod subject;
 mod tags;
+pub mod tasks;
 mod tool;
 
 pub use registry::{CheckedCall, ProfileTools, Registry};

@@ -1,6 +1,7 @@
 //! The profiles. Each profile is an agent, and has a file of its own.
 
 mod auto_create;
+mod coordinator;
 mod document;
 mod extraction;
 
@@ -9,5 +10,5 @@ use folio_types::profile::Profile;
 use crate::auto_create::Options;
 
 pub(crate) fn all(options: &Options) -> Vec<Profile> {
-    vec![document::profile(), extraction::profile(), auto_create::profile(options)]
+    vec![document::profile(), extraction::profile(), auto_create::profile(options), coordinator::profile()]
 }

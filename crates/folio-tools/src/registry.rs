@@ -15,7 +15,7 @@ use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{
     arguments, auto_create, dictionary, documents, extraction, find_tools, help, mcp, models, profiles, prompts,
-    schemas, tags,
+    schemas, tags, tasks,
 };
 
 /// Registry of profiles and tools. Built once per process.
@@ -122,7 +122,21 @@ impl Registry {
             let tools = ProfileTools::build(profile, &entries)?;
             Ok((tools.profile.name, Arc::new(tools)))
         });
-        Ok(Arc::new(Self { profiles: profiles.collect::<Result<_>>()? }))
+        let registry = Self { profiles: profiles.collect::<Result<_>>()? };
+        registry.profiles.values().try_for_each(|profile| registry.check_delegates(&profile.profile))?;
+        Ok(Arc::new(registry))
+    }
+
+    /// Fails unless exactly the profiles that may delegate have the tool for it, and each of their delegates exists.
+    fn check_delegates(&self, profile: &Profile) -> Result<()> {
+        let Profile { name, delegates, .. } = profile;
+        if let Some(unknown) = delegates.iter().find(|delegate| !self.profiles.contains_key(*delegate)) {
+            return Err(Error::internal(format!("profile {name} delegates to the unknown profile {unknown}")));
+        }
+        match profile.tool(tasks::RUN_TASKS).is_some() == !delegates.is_empty() {
+            true => Ok(()),
+            false => Err(Error::internal(format!("profile {name} must have both run_tasks and delegates, or neither"))),
+        }
     }
 
     /// Returns a profile, or the error `UNKNOWN_PROFILE`.
@@ -150,6 +164,7 @@ impl ProfileTools {
         for tool in profile.tools {
             let entry = match tool.name {
                 find_tools::NAME => Entry::new(find_tools::tool(Vec::new()))?,
+                tasks::RUN_TASKS => Entry::new(tasks::tool(profile.delegates))?,
                 name => entry(name)?,
             };
             if tool.waits && entry.tool.spec.access == Access::ReadOnly {
@@ -457,6 +472,9 @@ mod tests {
             Profile { answer: ProfileAnswer::Json(r#"{"type": "no type"}"#), ..good.clone() },
             Profile { tools: const { &[ProfileTool::runs("no_tool")] }, ..good.clone() },
             Profile { tools: const { &[ProfileTool::waits("list_tags")] }, ..good.clone() },
+            Profile { tools: const { &[ProfileTool::runs("run_tasks")] }, ..good.clone() },
+            Profile { delegates: &["document"], ..good.clone() },
+            Profile { delegates: &["no_profile"], tools: const { &[ProfileTool::runs("run_tasks")] }, ..good.clone() },
         ] {
             assert!(Registry::new(tags::tools(), vec![profile.clone()]).is_err(), "{profile:?}");
         }

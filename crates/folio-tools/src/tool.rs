@@ -230,6 +230,8 @@ pub enum ToolKind {
     Read(Arc<dyn ReadTool>),
     /// A tool that writes. It may wait for approval. Its effect happens once.
     Write(Arc<dyn WriteTool>),
+    /// The tool that starts child turns. The conversation runs its calls.
+    Tasks,
 }
 
 #[derive(Clone)]
@@ -247,7 +249,7 @@ impl Tool {
     pub(crate) fn new(name: &'static str, description: &'static str, arguments: Vec<Argument>, kind: ToolKind) -> Self {
         let access = match kind {
             ToolKind::Read(_) => Access::ReadOnly,
-            ToolKind::Write(_) => Access::ReadWrite,
+            ToolKind::Write(_) | ToolKind::Tasks => Access::ReadWrite,
         };
         let spellings = arguments::spellings(&arguments);
         let spec = ToolSpec { name, description, parameters: arguments::object(arguments), access };

@@ -261,6 +261,10 @@ plain_id!(
     /// A job: unattended work in the name of a principal.
     JobId, "job", "job"
 );
+plain_id!(
+    /// A group of tasks, which a call of `run_tasks` starts.
+    GroupId, "grp", "group"
+);
 plain_id!(GrantId, "grn", "grant");
 plain_id!(
     /// A block of credit that a process acquired.

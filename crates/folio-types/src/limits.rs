@@ -209,3 +209,28 @@ pub const JOB_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Time for which the record of an ended delivery to a webhook endpoint is kept.
 // proto: WebhookEndpointService.ListWebhookDeliveries "for {} days"
 pub const DELIVERY_RETENTION: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+/// Maximum tasks of a group: of one call of `run_tasks`.
+// proto: TaskGroup.tasks "at most {}."
+pub const TASKS_PER_GROUP_MAX: usize = 16;
+/// Maximum number of turns between a child turn and its root turn, the child turn included.
+// proto: TaskOrigin.depth "1 to {}."
+pub const TASK_DEPTH_MAX: u32 = 3;
+/// Maximum child turns of a root turn, including those of its child turns.
+// proto: TaskGroup.tasks "at most {} child turns"
+pub const TASKS_PER_TURN_MAX: u32 = 64;
+/// Maximum size of the summary of a child turn in the result of `run_tasks`, in bytes.
+// proto: TaskGroup.tasks "at most {} KiB"
+pub const TASK_SUMMARY_BYTES: usize = 16 * 1024;
+/// Maximum size of the task of a delegated agent, in bytes.
+pub const TASK_TEXT_BYTES: usize = 16 * 1024;
+/// Maximum size of the context of a delegated agent, in bytes.
+pub const TASK_CONTEXT_BYTES: usize = 32 * 1024;
+/// Number of takeovers and resumptions after which a child turn whose node was lost does not continue. Each loss causes one of
+/// both.
+pub const TASK_RESUMES_MAX: u32 = 10;
+/// Maximum time for which a turn waits for the child turns of a group. Rows of the index of open turns expire later.
+// proto: none "bounds a wait"
+pub const GROUP_OPEN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Time for which the thread of a child turn is kept, as the log of its task. It exceeds [`GROUP_OPEN_MAX`].
+// proto: Task.thread_id "for {} days"
+pub const TASK_RETENTION: Duration = Duration::from_secs(31 * 24 * 60 * 60);

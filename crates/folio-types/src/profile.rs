@@ -10,6 +10,8 @@ use crate::ids::{DocumentId, ExtractionId, IngestionId, ProposalId, StackId};
 pub const DOCUMENT_PROFILE: &str = "document";
 /// Name of the profile of the agent that makes a proposal for an uploaded document.
 pub const AUTO_CREATE_PROFILE: &str = "auto_create";
+/// Name of the profile of the agent that divides requests into tasks for other agents.
+pub const COORDINATOR_PROFILE: &str = "coordinator";
 /// Name of the profile of the agent that writes an extraction.
 pub const EXTRACTION_PROFILE: &str = "extraction";
 
@@ -153,6 +155,8 @@ pub struct Profile {
     /// Guide in the system message while the thread has no schema. Empty: none.
     pub guide: &'static str,
     pub tools: &'static [ProfileTool],
+    /// Names of the profiles to which a turn may delegate tasks with `run_tasks`. Empty: the profile does not have this tool.
+    pub delegates: &'static [&'static str],
     pub limits: ProfileLimits,
     /// Model of a turn if neither the chat nor the thread names one. None, or a model that the organization does not
     /// offer: the organization's default model.

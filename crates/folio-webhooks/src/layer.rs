@@ -357,6 +357,10 @@ impl ThreadStore for Threads {
         self.below.delete(org, id, by).await
     }
 
+    async fn remove_unused(&self, org: &OrgId, id: &ThreadId) -> Result<bool> {
+        self.below.remove_unused(org, id).await
+    }
+
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
         self.below.removed_by(org, id).await
     }

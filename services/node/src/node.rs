@@ -219,6 +219,7 @@ impl RunningIncarnation {
             mcp: Arc::clone(&parts.mcp),
             incarnation: incarnation.clone(),
             owners,
+            all_nodes: parts.jobs.conversations.clone(),
             shared_turns: Some(parts.shared_turns.clone()),
             failpoints,
         };

@@ -22,10 +22,10 @@ pub(super) fn check(turn: &Turn<'_>, log: &[ObservedAuditEntry], findings: &mut 
                 Decision::Reject { .. } => "call_rejected",
             };
             expected.push((kind, Some(&decisions.by)));
-        } else if !call.intents.is_empty() {
+        } else if call.has_started() {
             expected.push(("call_allowed", None));
         }
-        let permitted = !call.intents.is_empty()
+        let permitted = call.has_started()
             || call.decisions.iter().any(|(_, _, decision)| !matches!(decision, Decision::Reject { .. }));
         if permitted && !call.results.is_empty() && !call.runs_again {
             expected.push(("call_effect", None));

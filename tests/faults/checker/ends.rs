@@ -15,6 +15,8 @@ pub(super) fn check(thread: &ObservedThread, turn: &Turn<'_>, now: Timestamp, fi
         (Some(_), _, Some(_)) => add("the turn ended, but the header markers it as open"),
         (Some(_), _, None) => {}
         (None, Some(paused), Some(open)) if open.phase == Phase::Paused && paused.expires_at > now => {}
+        (None, _, Some(open))
+            if open.phase == Phase::AwaitingChildren && open.expires_at.is_some_and(|end| end > now) => {}
         (None, Some(_), Some(_)) => add("the turn waits although its pause has expired"),
         (None, _, Some(_)) => add("the turn neither ended nor waits"),
         (None, _, None) => add("the turn has no end, but the header has no open turn"),
@@ -41,7 +43,8 @@ pub(super) fn check(thread: &ObservedThread, turn: &Turn<'_>, now: Timestamp, fi
     });
     match (closing, turn.end().map(|end| &end.end)) {
         (Some(ClosingCause::Cancelled), Some(End::Cancelled))
-        | (Some(ClosingCause::Superseded), Some(End::Superseded)) => {}
+        | (Some(ClosingCause::Superseded), Some(End::Superseded))
+        | (Some(ClosingCause::Expired), Some(End::Expired | End::Failed { .. })) => {}
         (None, _) | (_, None) => {}
         (Some(_), Some(_)) => add("the turn was closing, but has another end"),
     }

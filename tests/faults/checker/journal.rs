@@ -27,6 +27,8 @@ pub(super) struct ObservedCall<'a> {
     /// Position of the message that requested the call.
     pub(super) at: Position,
     pub(super) intents: Vec<(Position, &'a Intent)>,
+    /// Position of the group of child turns that the call started.
+    pub(super) group: Option<Position>,
     pub(super) decisions: Vec<(Position, &'a folio_history::journal::Decisions, &'a Decision)>,
     pub(super) results: Vec<(Position, &'a CallResult)>,
     /// True if the turn failed before the call started, so that resuming the turn runs it.
@@ -61,6 +63,13 @@ pub(super) fn turns<'a>(thread: &'a ObservedThread, findings: &mut Findings) -> 
     turns
 }
 
+impl ObservedCall<'_> {
+    /// Returns true if the journal records the start of a call that writes or starts child turns.
+    pub(super) fn has_started(&self) -> bool {
+        !self.intents.is_empty() || self.group.is_some()
+    }
+}
+
 impl<'a> Turn<'a> {
     /// Returns every requested call by round and index.
     pub(super) fn calls(&self) -> BTreeMap<(u32, u32), ObservedCall<'a>> {
@@ -73,6 +82,7 @@ impl<'a> Turn<'a> {
                         call,
                         at: *at,
                         intents: Vec::new(),
+                        group: None,
                         decisions: Vec::new(),
                         results: Vec::new(),
                         runs_again: false,
@@ -85,6 +95,11 @@ impl<'a> Turn<'a> {
                 Entry::Intent(intent) => {
                     if let Some(call) = calls.get_mut(&(intent.round, intent.index)) {
                         call.intents.push((*at, intent));
+                    }
+                }
+                Entry::Group(group) => {
+                    if let Some(call) = calls.get_mut(&(group.round, group.index)) {
+                        call.group = Some(*at);
                     }
                 }
                 Entry::Decisions(decisions) => {

@@ -50,11 +50,11 @@ pub(super) fn check(turn: &Turn<'_>, log: &[Logged], findings: &mut Findings) {
     }
 }
 
-/// Returns the position at which the call ran: its intent, or a result that is not synthetic.
+/// Returns the position at which the call ran: its intent, its group, or a result that is not synthetic.
 fn run_position(call: &ObservedCall<'_>) -> Option<Position> {
     let results =
         call.results.iter().filter(|(_, result)| matches!(result.status, CallStatus::Ok | CallStatus::Conflict));
-    call.intents.iter().map(|(at, _)| *at).chain(results.map(|(at, _)| *at)).min()
+    call.intents.iter().map(|(at, _)| *at).chain(call.group).chain(results.map(|(at, _)| *at)).min()
 }
 
 /// Returns true if a client sent this decision.

@@ -126,7 +126,7 @@ impl ScriptedPeer {
         subject: impl ToString + Send,
     ) -> Result<EventStream> {
         let (behavior, open) = self.enter(rpc, Some(principal), subject);
-        let event = |number, kind| Ok(Event { turn: self.own_turn(), number, kind });
+        let event = |number, kind| Ok(Event::new(self.own_turn(), number, kind));
         let first = futures::stream::iter([event(1, EventKind::TurnStarted { model: String::new() })]);
         let rest = match behavior {
             Behavior::Serve => futures::stream::iter([event(2, EventKind::Cancelled)]).boxed(),

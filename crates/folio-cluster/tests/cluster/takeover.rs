@@ -181,7 +181,7 @@ async fn while_the_owner_is_unreachable_a_watch_reads_the_published_events() {
     let org = principal().org;
     let thread = NewThread::new(turn.thread.clone(), &principal(), "document", Vec::new(), Timestamp::UNIX_EPOCH);
     threads.create(thread).await.unwrap();
-    let event = |number, kind| Event { turn: turn.clone(), number, kind };
+    let event = |number, kind| Event::new(turn.clone(), number, kind);
     let text = |text: &str| EventKind::TextDelta { text: text.to_owned() };
     let publish = async |events: &[Event]| shared.events.append(&org, &turn, &owner, 1, events).await.unwrap();
     publish(&[event(1, text("one")), event(2, text("two"))]).await;

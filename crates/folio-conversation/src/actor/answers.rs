@@ -60,14 +60,27 @@ impl State {
                 let turn = TurnId::new(self.thread().clone(), turn);
                 Ok(ApproveAnswer::StillAwaiting { turn, round, missing, expires_at })
             }
-            Answer::Decided { closing, round } => Ok(ApproveAnswer::Reached { closing: *closing, round }),
+            Answer::Decided { closing, round } => {
+                Ok(ApproveAnswer::Reached { closing: self.with_task(*closing), round })
+            }
             _ => Err(unexpected()),
         }
     }
 
     /// Returns the closing event of the turn's newest stream from the journal. None: the turn is running.
     fn closing_event(&self, turn: u32) -> Option<Event> {
-        self.loaded.as_ref()?.machine.history().turn(turn)?.closing_event(self.thread())
+        let closing = self.loaded.as_ref()?.machine.history().turn(turn)?.closing_event(self.thread())?;
+        Some(self.with_task(closing))
+    }
+
+    /// Returns an event with the task of a child turn.
+    pub(super) fn with_task(&self, event: Event) -> Event {
+        let task = self.loaded.as_ref().and_then(|loaded| loaded.machine.header().task.as_ref());
+        Event { task: task.map(|task| Box::new(task.origin.clone())), ..event }
+    }
+
+    fn snapshot(&self, view: TurnView) -> Event {
+        self.with_task(snapshot(view))
     }
 
     pub(super) fn view(&self, turn: u32) -> Result<TurnView> {
@@ -82,7 +95,9 @@ impl State {
         let record = self.loaded.as_ref().and_then(|loaded| loaded.machine.history().turn(turn));
         let is_waiting = view.status == TurnStatus::AwaitingApproval;
         let approvable = record.filter(|_| is_waiting).map(|record| record.approvable(self.thread(), caller));
-        Ok(TurnView { approvable: approvable.unwrap_or_default(), ..view })
+        let task = self.loaded.as_ref().and_then(|loaded| loaded.machine.header().task.as_ref());
+        let task = task.map(|task| Box::new(task.origin.clone()));
+        Ok(TurnView { approvable: approvable.unwrap_or_default(), task, ..view })
     }
 
     /// Returns the start of a stream of the turn's events with numbers from `from`.
@@ -105,12 +120,12 @@ impl State {
             }
             Some(closing) => {
                 view.next_event = closing.number;
-                Ok(StreamStart { turn, initial_events: vec![snapshot(view), closing], continuation: None })
+                Ok(StreamStart { turn, initial_events: vec![self.snapshot(view), closing], continuation: None })
             }
             None => {
                 let next = view.next_event;
                 let continuation = Some((self.buffer_from(turn, next), next));
-                Ok(StreamStart { turn, initial_events: vec![snapshot(view)], continuation })
+                Ok(StreamStart { turn, initial_events: vec![self.snapshot(view)], continuation })
             }
         }
     }
@@ -139,11 +154,7 @@ impl State {
 
 /// Returns a snapshot event, which replaces all events before `view.next_event`.
 fn snapshot(view: TurnView) -> Event {
-    Event {
-        turn: view.turn.clone(),
-        number: view.next_event.saturating_sub(1),
-        kind: EventKind::Snapshot(Box::new(view)),
-    }
+    Event::new(view.turn.clone(), view.next_event.saturating_sub(1), EventKind::Snapshot(Box::new(view)))
 }
 
 fn unexpected() -> Error {

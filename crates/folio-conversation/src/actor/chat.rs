@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::message::{PreparedChat, Reply};
 use super::state::{Pending, Recipient, State};
 use crate::events::StreamStart;
+use crate::group::{TASK_REQUEST, restrict};
 use crate::prepare::{sorted, subject_of};
 use crate::turn::{Command, Effect, Start};
 
@@ -103,6 +104,11 @@ impl State {
         }
         let command = &prepared.command;
         let header = loaded.machine.header();
+        let task = header.task.as_deref();
+        if task.is_some() && prepared.request.as_str() != TASK_REQUEST {
+            let message = "the thread is the log of a task and takes no message; fork it to continue";
+            return Err(Error::invalid_field("thread_id", message));
+        }
         if command.profile.as_ref().is_some_and(|profile| *profile != header.profile) {
             return Err(Error::invalid_field("profile", format!("the thread has profile {}", header.profile)));
         }
@@ -116,14 +122,20 @@ impl State {
         let ttl = prepared.approval_ttl_seconds.unwrap_or(ttl);
         let profile = &loaded.profile.profile;
         let subject = subject_of(profile, header.subject.as_ref(), &header.documents)?;
+        let rounds_max = if direct_call.is_some() { DIRECT_CALL_ROUNDS } else { profile.limits.model_calls };
+        let turn_profile = loaded.profile.turn_profile(subject);
+        let parents = task.map(|task| task.parent_profiles.as_slice()).unwrap_or_default();
         Ok(TurnOptions {
             model: chat_model(&prepared.models, command.model.as_deref().or(header.model.as_deref()), profile)?,
             auto_approve: command.auto_approve,
             auto_approved_tools: command.auto_approved_tools.clone(),
             approval_ttl_seconds: ttl,
-            rounds_max: if direct_call.is_some() { DIRECT_CALL_ROUNDS } else { profile.limits.model_calls },
-            policy: prepared.policy.of_turn(&principal.user, principal.role, &header.profile),
-            profile: Some(loaded.profile.turn_profile(subject)),
+            rounds_max: task.and_then(|task| task.rounds_max).map_or(rounds_max, |max| max.min(rounds_max)),
+            policy: prepared.policy.of_turn(&principal.user, principal.role, &header.profile, parents),
+            profile: Some(match task {
+                Some(task) => restrict(turn_profile, task),
+                None => turn_profile,
+            }),
             credit_budget: command.credit_budget,
             direct_call,
         })

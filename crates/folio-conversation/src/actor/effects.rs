@@ -105,6 +105,10 @@ impl State {
                     self.run_tool(run, |tool| tool.read());
                 }
                 Effect::Close(run, intent) => self.close(run, intent),
+                Effect::ReadChildren(run) => self.read_children(*run),
+                Effect::StartChild(run, number) => self.start_child(*run, number),
+                Effect::EndChildren(run) => self.end_children(*run),
+                Effect::NotifyParent(turn) => self.notify_parent(turn),
             }
         }
         false
@@ -134,6 +138,7 @@ impl State {
         {
             work.spans.end(&event.kind);
         }
+        let event = self.with_task(event);
         self.buffer_from(turn, event.number).push(event);
     }
 
@@ -247,7 +252,7 @@ impl State {
         let Some(machine) = self.loaded.as_ref().map(|loaded| &loaded.machine) else { return Vec::new() };
         let turn = TurnId::new(self.thread().clone(), number);
         let options = machine.history().turn(number).map(|record| &record.accepted.options);
-        options.map(|options| options.budget_parts(machine.header().budget_part.as_ref(), &turn)).unwrap_or_default()
+        options.map(|options| options.budget_parts(machine.header().budget_parts(), &turn)).unwrap_or_default()
     }
 
     /// Returns the meter of a turn's model calls: with the operation of the profile, if the profile has its own, and with the
@@ -295,16 +300,18 @@ impl State {
         let waited = record.round(run.call.round).filter(|round| round.paused.is_some()).and_then(|round| {
             let call = round.call(run.call.index)?;
             Some(WaitedCall {
-                requester: Requester::of(&record.accepted, &loaded.machine.header().profile),
+                requester: Requester::of(&record.accepted, loaded.machine.header()),
                 decided_by: call.decided_by.clone(),
                 access: call.call.access,
                 recent: loaded.current_access.clone(),
             })
         });
+        let profile = loaded.profile.of_turn(record.accepted.options.tools());
         Some(ToolWork {
             work: self.task_context(token),
             waited,
-            tool: loaded.profile.of_turn(record.accepted.options.tools()).get(&run.name).cloned(),
+            tool: profile.get(&run.name).cloned(),
+            profile,
             context,
             spent,
             run,

@@ -4,6 +4,7 @@
 
 mod answers;
 mod chat;
+mod children;
 mod effects;
 mod load;
 mod message;

@@ -75,14 +75,16 @@ impl State {
         open.is_some_and(|open| open.number == turn && open.phase != Phase::Paused)
     }
 
-    /// Takes over an open turn that no actor runs, or ends a turn whose pause has expired. No effect if this node may
-    /// not own the thread.
+    /// Takes over an open turn that no actor runs, ends a turn whose pause or group has expired, or reads the states of child
+    /// turns. No effect if this node may not own the thread.
     pub(super) async fn sweep(&mut self) -> Option<StopReason> {
         if self.ensure_loaded(None).await.is_err() {
             return self.loaded.is_none().then_some(StopReason::Idle);
         }
         let machine = &self.loaded.as_ref()?.machine;
-        if machine.header().open_turn.is_none() || !machine.can_be_dropped() || self.may_own().await.is_err() {
+        // A notice that arrives while the states of child turns are read makes the machine read them again.
+        let is_free = machine.can_be_dropped() || machine.has_open_group();
+        if machine.header().open_turn.is_none() || !is_free || self.may_own().await.is_err() {
             return None;
         }
         self.execute(Command::TakeOver).await

@@ -4,7 +4,7 @@ use folio_types::{Error, Reason, limits};
 
 use super::state::{Queued, State};
 use crate::prepare;
-use crate::turn::Effect;
+use crate::turn::{Effect, Machine};
 
 impl State {
     /// Queues a chat, or refuses it if the queue is full or the node drains.
@@ -25,7 +25,8 @@ impl State {
     /// dropped. None: no chat started.
     pub(super) async fn next_in_queue(&mut self) -> Option<Vec<Effect>> {
         loop {
-            let loaded = self.loaded.as_mut().filter(|loaded| loaded.machine.is_idle())?;
+            let is_free = |machine: &Machine| machine.is_idle() && !machine.has_open_group();
+            let loaded = self.loaded.as_mut().filter(|loaded| is_free(&loaded.machine))?;
             let queued = loaded.queue.pop_front()?;
             if queued.reply.is_closed() {
                 continue;

@@ -32,7 +32,8 @@ impl State {
                 None
             }
             Msg::Replaced { epoch } => self.replaced(epoch).await,
-            Msg::Sweep => self.sweep().await,
+            Msg::Sweep if self.is_group_check_due() => self.sweep().await,
+            Msg::Sweep => None,
             Msg::Republish => {
                 // If loading fails, the state stays unpublished until the next sweep.
                 let _ = self.ensure_loaded(None).await;
@@ -44,6 +45,8 @@ impl State {
                 Err(_) => self.stop_if_idle(),
             },
             Msg::Deleted(result) => self.deleted(result),
+            // Its stream would end with an error, and the watcher would load the thread again.
+            Msg::StopIfIdle | Msg::DropHistory if self.is_watched_group() => None,
             Msg::StopIfIdle => self.stop_if_idle(),
             Msg::DropHistory => {
                 self.drop_history();
@@ -237,7 +240,7 @@ impl State {
         let Some(record) = machine.history().turn(turn).filter(|record| record.ended.is_none()) else {
             return Ok((principal.clone(), unread));
         };
-        let requester = Requester::of(&record.accepted, &machine.header().profile);
+        let requester = Requester::of(&record.accepted, machine.header());
         let users = [requester.user(), &principal.user];
         let current = CurrentAccess::read(&self.shared, self.org(), &users).await?;
         let by = current.principal(principal.clone());

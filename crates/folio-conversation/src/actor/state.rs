@@ -15,6 +15,7 @@ use folio_types::op::OpKey;
 use folio_types::{CallId, Error, OrgId, Principal, Reason, ThreadId};
 use ractor::ActorRef;
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Span;
 
@@ -57,6 +58,8 @@ pub(crate) struct State {
     pub(super) turn_slot: Option<(u32, Slot)>,
     /// Error that stops the conversation.
     pub(super) stop_error: Option<Error>,
+    /// Time before which a sweep does not read the states of child turns again.
+    pub(super) next_children_check: Option<Instant>,
     pub(super) traces: Traces,
 }
 
@@ -175,6 +178,7 @@ impl State {
             deleted_by: None,
             turn_slot: None,
             stop_error: None,
+            next_children_check: None,
             traces: Traces::default(),
         }
     }
@@ -225,7 +229,7 @@ impl State {
         let is_idle = loaded.machine.can_be_dropped();
         let phase = match loaded.machine.phase() {
             _ if is_idle => ActorPhase::Idle,
-            Some(Phase::Executing) => ActorPhase::Tools,
+            Some(Phase::Executing | Phase::AwaitingChildren) => ActorPhase::Tools,
             Some(Phase::Running) => ActorPhase::Model,
             Some(Phase::Paused | Phase::Closing) | None => ActorPhase::Storing,
         };
@@ -235,8 +239,8 @@ impl State {
         let was_busy = self.activity.is_busy();
         self.activity.update(phase, busy, loaded.queue.len(), watchers, loaded.reservation.bytes());
         // A turn that no chat started (an approval, a takeover) was admitted earlier and takes a slot regardless of the
-        // quota.
-        if !busy {
+        // quota. A turn with child turns leaves its slot to them.
+        if !busy || loaded.machine.has_open_group() {
             self.turn_slot = None;
         } else if !is_idle {
             let turn = loaded.machine.history().last().map_or(0, TurnRecord::number);

@@ -1,12 +1,15 @@
 //! Deletes and forks the thread. Both run in the actor of the thread, so they do not race with the appends.
 
+use std::sync::Arc;
+
 use folio_history::thread::{NewThread, ThreadHeader};
 use folio_types::op::OpKey;
-use folio_types::{Error, Principal, Result, ThreadId};
+use folio_types::{Error, Principal, Result, Role, ThreadId};
 
 use super::message::{Msg, Reply};
 use super::state::{Recipient, State};
 use crate::prepare::{fork_digest, requested_thread};
+use crate::shared::Shared;
 use crate::supervisor::StopReason;
 use crate::turn::Command;
 use folio_history::command::ForkThreadCommand;
@@ -38,6 +41,9 @@ impl State {
         let work = self.task_context(self.token.clone());
         let by = self.deleted_by.clone();
         let due = self.loaded.as_ref().map(|loaded| loaded.audit.due().to_vec()).unwrap_or_default();
+        let children = self.child_threads();
+        let user = self.loaded.as_ref().map(|loaded| loaded.machine.header().user.clone());
+        let principal = user.map(|user| Principal::new(self.org().clone(), user, Role::Member));
         work.spawn({
             let work = work.clone();
             async move {
@@ -46,6 +52,10 @@ impl State {
                     return;
                 }
                 let deleted = work.shared.delete_thread(&work.org, &work.thread, by.as_ref()).await;
+                if let (Ok(()), Some(principal)) = (&deleted, principal) {
+                    let shared = Arc::clone(&work.shared);
+                    work.shared.tracker.spawn(async move { delete_children(&shared, &principal, children).await });
+                }
                 let _ = work.actor.send_message(Msg::Deleted(deleted));
             }
         });
@@ -102,5 +112,17 @@ impl State {
             request,
             ..NewThread::new(id, principal, &header.profile, header.documents.clone(), environment.now())
         })
+    }
+}
+
+/// Deletes the logs of the child turns of a deleted thread. A log that cannot be deleted expires.
+async fn delete_children(shared: &Shared, principal: &Principal, children: Vec<ThreadId>) {
+    for child in children {
+        if shared.token.is_cancelled() {
+            return;
+        }
+        if let Err(error) = shared.peer.delete_thread(principal, child.clone()).await {
+            tracing::debug!(%child, %error, "the log of a child turn is left to its expiry");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use folio_history::journal::{
-    Accepted, Access, Call, CallResult, Decision, Decisions, End, Entry, Intent, Round, TurnOptions,
+    Accepted, Access, Call, CallResult, Decision, Decisions, End, Entry, Group, Intent, Round, TurnOptions,
 };
 use folio_resources::audit::{AuditEntry, AuditKind, Ground, RedactedArguments, word as rule_label};
 use folio_resources::policy::{Rule, Ruling};
@@ -70,7 +70,8 @@ impl TurnLog {
         match entry {
             Entry::Round(round) => turn.round(round, entries),
             Entry::Decisions(decisions) => turn.decisions(decisions, entries),
-            Entry::Intent(intent) => turn.intent(intent, entries),
+            Entry::Intent(intent) => turn.started(intent, entries),
+            Entry::Group(group) => turn.group_started(group, entries),
             Entry::Outcome(outcome) => turn.result(&outcome.result, entries),
             Entry::Paused(paused) => turn.advance_clock(paused.at),
             Entry::Resumed(resumed) => turn.advance_clock(resumed.at),
@@ -142,20 +143,38 @@ impl Turn {
         }
     }
 
-    fn intent(&mut self, intent: &Intent, entries: &mut Vec<AuditEntry>) {
-        let at = intent.at.unwrap_or(self.clock);
+    fn started(&mut self, intent: &Intent, entries: &mut Vec<AuditEntry>) {
+        let position = (intent.round, intent.index);
+        if let Some(audited) = self.calls.get_mut(&position) {
+            audited.target = Some((&intent.target).into());
+        }
+        self.permitted(position, intent.at, intent.arguments.as_ref(), entries);
+    }
+
+    fn group_started(&mut self, group: &Group, entries: &mut Vec<AuditEntry>) {
+        self.permitted((group.round, group.index), Some(group.at), group.arguments.as_ref(), entries);
+    }
+
+    /// Records that a call starts. `arguments`: those with ids in place of references. None: the call has no references.
+    fn permitted(
+        &mut self,
+        (round, index): (u32, u32),
+        at: Option<Timestamp>,
+        arguments: Option<&serde_json::Value>,
+        entries: &mut Vec<AuditEntry>,
+    ) {
+        let at = at.unwrap_or(self.clock);
         self.advance_clock(at);
-        let by = self.approvers.get(&intent.round).unwrap_or(&self.requester).clone();
-        let Some(audited) = self.calls.get_mut(&(intent.round, intent.index)) else { return };
-        audited.target = Some((&intent.target).into());
-        if let Some(arguments) = &intent.arguments {
+        let by = self.approvers.get(&round).unwrap_or(&self.requester).clone();
+        let Some(audited) = self.calls.get_mut(&(round, index)) else { return };
+        if let Some(arguments) = arguments {
             audited.arguments = RedactedArguments::call(arguments);
             let rule = policy::rule(&self.options.policy, &audited.name, audited.access, arguments);
             audited.ground = ground_of(&self.options, rule.as_deref(), &audited.name, audited.access);
         }
         if audited.stage == Stage::Undecided {
             audited.stage = Stage::Permitted;
-            let call = CallId::new(self.id.clone(), intent.round, intent.index);
+            let call = CallId::new(self.id.clone(), round, index);
             entries.push(audited.entry(call, AuditKind::CallAllowed, at, by));
         }
     }

@@ -139,6 +139,7 @@ fn event_bytes(event: &Event) -> usize {
         EventKind::ThinkingDelta { text } | EventKind::TextDelta { text } => text.len(),
         EventKind::ToolResult { content, .. } => content.len(),
         EventKind::ToolCalls { .. }
+        | EventKind::TasksStarted { .. }
         | EventKind::AwaitingApproval { .. }
         | EventKind::Snapshot(_)
         | EventKind::Completed { .. } => folio_history::json_bytes(&event.kind),
@@ -155,7 +156,7 @@ mod tests {
 
     fn event(number: u64, text: &str) -> Event {
         let turn = TurnId::new(ThreadId::derive(&["t"]), 1);
-        Event { turn, number, kind: EventKind::TextDelta { text: text.to_owned() } }
+        Event::new(turn, number, EventKind::TextDelta { text: text.to_owned() })
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::actor::{ConversationActor, Msg, Start};
 use crate::shared::Shared;
 pub(crate) use memory_budget::{BudgetReservation, MEMORY_WAIT, MemoryBudget};
 pub(crate) use stop_reason::StopReason;
-pub(crate) use sweep::WaitingThreads;
+pub(crate) use sweep::{CHILDREN_CHECK_SWEEPS, WaitingThreads};
 pub(crate) use table::{Activity, Key, ResidentConversation, Table};
 
 /// Maximum number of conversations that are evicted to start another one.

@@ -26,6 +26,9 @@ const FIRST_APPEND_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 /// turn can end without a notice to this node: a node that counts as dead may still commit, and a store may later complete a
 /// commit that it did not acknowledge.
 const CHECK_INTERVAL_SWEEPS: u32 = 120;
+/// Number of sweep intervals after which a turn that waits for child turns reads their states again, because a notice may be
+/// lost.
+pub(crate) const CHILDREN_CHECK_SWEEPS: u32 = 6;
 /// Maximum number of threads that one sweep deletes.
 const DELETIONS_MAX: usize = 64;
 
@@ -151,7 +154,8 @@ impl Sweeper {
         let header = self.shared.dependencies.stores.threads.header(&key.0, &key.1).await?;
         let action = classify(row, header.as_ref(), now);
         match action {
-            SweepAction::Remove | SweepAction::Advance
+            SweepAction::CheckChildren(_) if recorded.is_some() => return Ok(recorded),
+            SweepAction::Remove | SweepAction::Advance | SweepAction::CheckChildren(_)
                 if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await => {}
             SweepAction::Remove => self.remove_ended_row(row).await?,
             SweepAction::Skip => {}
@@ -159,6 +163,11 @@ impl Sweeper {
             SweepAction::WaitUntil(until) => {
                 self.republish_if_lost(key.clone(), row, header.as_ref()).await;
                 return Ok(Some(next_check(until, now, self.shared.options.sweep_interval)));
+            }
+            SweepAction::CheckChildren(until) => {
+                self.advance(key.clone()).await;
+                let interval = self.shared.options.sweep_interval.saturating_mul(CHILDREN_CHECK_SWEEPS);
+                return Ok(Some(now.saturating_add(interval).map_or(until, |next| until.min(next))));
             }
             SweepAction::Advance => self.advance(key.clone()).await,
         }
@@ -246,7 +255,9 @@ enum SweepAction {
     Skip,
     /// The turn waits for decisions until this time.
     WaitUntil(Timestamp),
-    /// The turn has no owner, or its pause has expired: advance it.
+    /// The turn waits for child turns until this time: read their states.
+    CheckChildren(Timestamp),
+    /// The turn has no owner, or its pause or group has expired: advance it.
     Advance,
 }
 
@@ -275,7 +286,10 @@ fn classify(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) ->
         None => SweepAction::Skip,
         Some(open) => match (open.phase, open.expires_at) {
             (Phase::Paused, Some(until)) if now < until => SweepAction::WaitUntil(until),
-            (Phase::Paused | Phase::Running | Phase::Executing | Phase::Closing, _) => SweepAction::Advance,
+            (Phase::AwaitingChildren, Some(until)) if now < until => SweepAction::CheckChildren(until),
+            (Phase::Paused | Phase::Running | Phase::Executing | Phase::AwaitingChildren | Phase::Closing, _) => {
+                SweepAction::Advance
+            }
         },
     }
 }
@@ -324,6 +338,8 @@ mod tests {
         assert_eq!(classified(header(1, 1, None)), SweepAction::Skip, "the append of the row may still arrive");
         assert_eq!(classified(header(2, 0, None)), SweepAction::Skip);
         assert_eq!(classified(header(2, 1, open(Phase::Running, None))), SweepAction::Advance);
+        let group = |until| classified(header(2, 1, open(Phase::AwaitingChildren, Some(second(until)))));
+        assert_eq!((group(200), group(100)), (SweepAction::CheckChildren(second(200)), SweepAction::Advance));
         let paused = header(2, 1, open(Phase::Paused, Some(second(200))));
         assert_eq!(classified(paused), SweepAction::WaitUntil(second(200)));
         assert_eq!(classified(header(2, 1, open(Phase::Paused, Some(second(100))))), SweepAction::Advance);

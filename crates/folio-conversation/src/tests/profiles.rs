@@ -93,6 +93,7 @@ fn probe() -> Profile {
         instructions: "Probe.",
         guide: "",
         tools: TOOLS,
+        delegates: &[],
         limits: ProfileLimits { model_calls: 50, running_time: None, credit_budget: Some(7) },
         model: Some("other"),
         answer: ProfileAnswer::Text,
@@ -104,7 +105,7 @@ fn registry(profile: Profile) -> Arc<Registry> {
     let tool = |name, kind: ToolKind| {
         let access = match &kind {
             ToolKind::Read(_) => Access::ReadOnly,
-            ToolKind::Write(_) => Access::ReadWrite,
+            ToolKind::Write(_) | ToolKind::Tasks => Access::ReadWrite,
         };
         let spec = ToolSpec { name, description: "a probe", parameters: json!({"type": "object"}), access };
         Tool { spec, kind, calls_models: false, result_ids: &[], spellings: Spellings::default() }

@@ -144,6 +144,7 @@ impl Base {
             mcp: Arc::new(folio_tools::mcp::NoMcpServers),
             incarnation,
             owners: Arc::new(crate::SingleProcessOwners),
+            all_nodes: None,
             shared_turns: None,
             failpoints: Failpoints::default(),
         }

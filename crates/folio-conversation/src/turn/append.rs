@@ -48,6 +48,8 @@ pub(super) enum AfterAppend {
     /// The intent of the call with this index is committed: run the call.
     Run(u32),
     Paused,
+    /// A group is committed: start its children.
+    Grouped,
     Ended,
     /// The buffered entries are committed: continue the turn.
     Written,
@@ -227,6 +229,7 @@ impl Machine {
             AfterAppend::PartlyDecided(ticket, round) => self.answer_still_awaiting(ticket, round),
             AfterAppend::Run(index) => self.run_write(index),
             AfterAppend::Paused => self.paused(),
+            AfterAppend::Grouped => self.grouped(now),
             AfterAppend::Ended => self.ended(),
             AfterAppend::Written => self.advance(now),
             AfterAppend::Renamed(ticket) => self.answer(ticket, Answer::Renamed(Box::new(self.header.clone()))),

@@ -2,6 +2,7 @@
 
 use folio_history::command::{IfBusy, IfPending};
 use folio_history::journal::{Access, CallStatus, Decision, Mention, TurnOptions, WorkingChange};
+use folio_history::task::{ChildEnd, ChildState};
 use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_tools::policy::CurrentRules;
 use folio_types::message::{FinishReason, ThinkingBlock, Usage};
@@ -30,9 +31,10 @@ pub enum Command {
     Resume { ticket: Ticket, turn: u32 },
     /// Renames the thread. `request` is None if the request has no id.
     Rename { ticket: Ticket, title: String, request: Option<RequestRow> },
-    /// The sweep or a timer found an expired pause.
+    /// The sweep or a timer found an expired pause or group.
     Expire { turn: u32 },
-    /// The open turn has no live owner: take it over and advance it to its end or pause.
+    /// The open turn has no live owner: take it over and advance it to its end or pause. A turn that waits for child turns
+    /// reads their states.
     TakeOver,
     /// The store permanently refused entries of the open turn: take over the turn and end it with this error.
     Unwritable { error: Error },
@@ -44,6 +46,14 @@ pub enum Command {
     ModelFailed { round: u32, attempt: u32, error: Error, retriable: bool, usage: Usage },
     /// The tool planned a write call.
     Planned { round: u32, index: u32, plan: Result<CallPlan, PlanFailure> },
+    /// The tasks of a call of `run_tasks` are checked. `running_max`: the maximum number of child turns that run at a time.
+    TasksPlanned { round: u32, index: u32, tasks: Result<Vec<PlannedTask>, PlanFailure>, running_max: u32 },
+    /// The states of the children of a group, in order.
+    ChildrenRead { round: u32, index: u32, states: Vec<ChildState> },
+    /// A child turn was accepted, or refused.
+    ChildStarted { round: u32, index: u32, number: u32, started: Result<(), StartFailure> },
+    /// Every child of an ending turn has ended and can no longer start. `ends`: in order.
+    ChildrenEnded { round: u32, index: u32, ends: Vec<ChildEnd> },
     /// The store does not answer a call. The call is retried.
     StoreAwaited { round: u32, index: u32 },
     /// A tool call ended.
@@ -150,6 +160,26 @@ pub struct CheckedCall {
     pub problem: Option<String>,
     /// Repairs that made `arguments` out of those that the model sent, for its result.
     pub repairs: Vec<String>,
+}
+
+/// A checked task of a call of `run_tasks`, which its group records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedTask {
+    /// Profile of the child turn.
+    pub profile: String,
+    /// The tool that the child turn runs without a model. None: the agent works on the task.
+    pub tool: Option<String>,
+    /// True if the profile may delegate.
+    pub may_delegate: bool,
+}
+
+/// Reason why a child turn was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StartFailure {
+    /// The same start fails again: the child has this end.
+    Refused(String),
+    /// The store, the node of the child or a quota permits no start now. A later check starts the child.
+    Later,
 }
 
 /// The plan of a write call, which its intent records.

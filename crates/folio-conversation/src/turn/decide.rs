@@ -9,6 +9,7 @@ use folio_tools::policy;
 use folio_types::{Code, Digest, Error, Reason, Timestamp};
 
 use super::append::AfterAppend;
+use super::group::awaits_tasks;
 use super::machine::State;
 use super::{Answer, Command, Decide, Machine, RequestedDecision, Ticket, bounds};
 
@@ -89,6 +90,9 @@ impl Machine {
         }
         if record.answer_event(&self.header.id, round).is_some() && !self.is_resumable_failure(now, record, round) {
             return self.answer_decided(ticket, turn, round);
+        }
+        if self.has_open_group() {
+            return self.refuse(ticket, awaits_tasks());
         }
         self.waiters.decisions.push((ticket, round));
         match self.state {

@@ -1,9 +1,11 @@
 //! Output of the turn machine.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use folio_history::event::{CallView, Event, RoundView, TurnView};
-use folio_history::journal::Intent;
+use folio_history::journal::{Group, Intent};
+use folio_history::task::ChildEnd;
 use folio_history::thread::{Append, OpenTurnRow, ThreadHeader};
 use folio_types::{CallId, Digest, Error, Timestamp, TurnId};
 use serde_json::Value;
@@ -27,7 +29,7 @@ pub enum Effect {
     StopWork,
     /// Run a read-only call. Answered with `ToolFinished`. Calls of one model answer may run concurrently.
     RunRead(ToolRun),
-    /// Resolve the target of a write call. Answered with `Planned`. With [`Patience::Once`], one attempt is made,
+    /// Resolve the target of a write call. Answered with `Planned`, or, for a call of `run_tasks`, with `TasksPlanned`. With [`Patience::Once`], one attempt is made,
     /// because requests on the thread may wait for the plan.
     PlanTool(ToolRun, Patience),
     /// Make the deciding write of a call whose intent is committed. Answered with `ToolFinished`.
@@ -39,6 +41,16 @@ pub enum Effect {
     /// Close the op row of a call whose intent is committed as `aborted`, unless the row exists. Answered with
     /// `Closed`. Repeated until the store answers.
     Close(ToolRun, Intent),
+    /// Read the states of the children of a group, except those that have ended, and return the parts of credit budgets of
+    /// children that have ended. Answered with `ChildrenRead`. Repeated until the store answers.
+    ReadChildren(Box<GroupRun>),
+    /// Start the child turn with this number, or continue it. Idempotent. Answered with `ChildStarted`.
+    StartChild(Box<GroupRun>, u32),
+    /// End every child of a group of an ending turn: cancel its turn, or prevent that it starts. Answered with
+    /// `ChildrenEnded`. Repeated until the stores and the nodes of the children answer.
+    EndChildren(Box<GroupRun>),
+    /// Notify the owner of the parent that a child turn has ended. A lost notice is harmless: the sweep finds the group.
+    NotifyParent(TurnId),
     /// Send an event to the watchers of the turn.
     Emit(Event),
     /// Answer a request.
@@ -86,6 +98,16 @@ pub struct ToolRun {
     pub digest: Digest,
     /// Epoch of the owner.
     pub epoch: u64,
+}
+
+/// A group whose child turns have not all ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupRun {
+    /// The call of `run_tasks`, with ids instead of references.
+    pub run: ToolRun,
+    pub group: Group,
+    /// Ends of children that this owner has read, by number.
+    pub ended: BTreeMap<u32, ChildEnd>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 use folio_history::journal::{CallResult, CallStatus, End, Ended, Entry, Paused};
 use folio_history::thread::{HeaderChange, OpenTurn, OpenTurnRow, Phase, ThreadHeader};
 use folio_history::{TurnRecord, json_bytes};
-use folio_types::{Error, Timestamp};
+use folio_types::{Error, Reason, Timestamp, limits};
 
 use super::append::AfterAppend;
 use super::cancel::synthetic;
@@ -53,6 +53,12 @@ impl Machine {
     fn end_as(&mut self, now: Timestamp, mut end: End, runs_again: bool) {
         let event = self.closing_number();
         let Some(record) = self.history.open() else { return };
+        let runs_again = runs_again && !self.is_final(&end);
+        if self.is_final(&end)
+            && let End::Failed { retriable, .. } = &mut end
+        {
+            *retriable = false;
+        }
         let working = record.working.clone();
         if let End::Completed { text, thinking, .. } = &mut end {
             bounds::fit_answer(text, thinking, json_bytes(&working));
@@ -73,7 +79,16 @@ impl Machine {
         self.append(now, vec![Entry::Ended(Box::new(ended))], change, AfterAppend::Ended);
     }
 
-    /// Handles a committed end: closes the stream, answers waiting requests, and removes the open-turn row.
+    /// Returns true if a failed end cannot be resumed, because it is that of a child turn: the parent receives it as the result.
+    /// The parent continues a child turn only after the loss of its node.
+    fn is_final(&self, end: &End) -> bool {
+        let is_lost = matches!(end, End::Failed { error, .. } if error.reason == Reason::NodeLost);
+        let takeovers = self.history.open().map_or(0, |record| record.takeovers);
+        self.header.task.is_some() && !(is_lost && takeovers < limits::TASK_RESUMES_MAX)
+    }
+
+    /// Handles a committed end: closes the stream, answers waiting requests, notifies the parent of a child turn, and removes
+    /// the open-turn row.
     pub(super) fn ended(&mut self) {
         self.state = State::Idle;
         self.pending_failure = None;
@@ -91,6 +106,9 @@ impl Machine {
             at: self.history.last().map_or(Timestamp::MIN, TurnRecord::taken_at),
             until: Timestamp::MAX,
         };
+        if let Some(task) = &self.header.task {
+            self.effects.push(Effect::NotifyParent(task.origin.call.turn.clone()));
+        }
         self.effects.push(Effect::RemoveOpenTurn(row));
     }
 

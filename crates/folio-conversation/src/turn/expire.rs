@@ -1,7 +1,7 @@
-//! `Expire`: an expired pause ends its turn, and none of its calls runs.
+//! `Expire`: an expired pause ends its turn, and none of its calls runs. An expired group ends its turn with its children.
 
 use folio_history::TurnRecord;
-use folio_history::journal::End;
+use folio_history::journal::{ClosingCause, End};
 use folio_types::Timestamp;
 
 use super::Machine;
@@ -15,9 +15,13 @@ impl Machine {
         }
     }
 
-    /// Ends the pending turn if its pause has expired, and returns true if so. The request that noticed the expiry is
+    /// Ends the pending turn if its pause or group has expired, and returns true if so. The request that noticed the expiry is
     /// answered after the end is committed.
     pub(super) fn expire_if_due(&mut self, now: Timestamp) -> bool {
+        if self.is_group_expired(now) {
+            self.close(now, ClosingCause::Expired);
+            return true;
+        }
         let pause = self.history.open().and_then(TurnRecord::pause);
         let due = self.state == State::Waiting && pause.is_some_and(|pause| pause.expires_at <= now);
         if due {

@@ -9,6 +9,7 @@ use folio_history::{History, TurnRecord};
 use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId, limits};
 
 use super::append::SentAppend;
+use super::group::ReadChildren;
 use super::{Answer, Command, Effect, Ticket, progress};
 
 /// Maximum number of requests that wait for an append or the end of a turn.
@@ -35,6 +36,8 @@ pub struct Machine {
     pub(super) in_flight: Option<SentAppend>,
     pub(super) deferred: VecDeque<Command>,
     pub(super) waiters: Waiters,
+    /// The children of the open group.
+    pub(super) children: ReadChildren,
     /// Number of the open turn's next event.
     pub(super) next_event: u64,
     /// Events that depend on buffered decisions. They are sent after the commit of the decisions, so that their numbers
@@ -54,7 +57,13 @@ pub(super) enum State {
     Calling(ActiveModelCall),
     /// The calls of the newest round with these indices are in progress.
     Working(BTreeSet<u32>),
-    /// The op rows of these calls (round, index) are being closed.
+    /// The open turn waits for child turns.
+    AwaitingChildren,
+    /// The states of the children of the open group are being read.
+    ReadingChildren,
+    /// The children with these numbers are being started.
+    StartingChildren(BTreeSet<u32>),
+    /// The op rows of these calls (round, index) are being closed, and their children ended.
     Closing(BTreeSet<(u32, u32)>),
     /// Another node owns the thread.
     NotOwner,
@@ -104,6 +113,7 @@ impl Machine {
         let state = match open {
             None => State::Idle,
             Some(record) if record.pause().is_some() => State::Waiting,
+            Some(record) if record.closing.is_none() && record.open_group().is_some() => State::AwaitingChildren,
             Some(_) => State::Orphaned,
         };
         let written_round = open.and_then(TurnRecord::newest_round).map_or(0, |round| round.round);
@@ -123,6 +133,7 @@ impl Machine {
             in_flight: None,
             deferred: VecDeque::new(),
             waiters: Waiters::default(),
+            children: ReadChildren::default(),
             next_event,
             uncommitted_events: Vec::new(),
             effects: Vec::new(),
@@ -164,6 +175,14 @@ impl Machine {
                 self.model_failed(now, (round, attempt), error, retriable, usage);
             }
             Command::Planned { round, index, plan } => self.planned(now, round, index, plan),
+            Command::TasksPlanned { round, index, tasks, running_max } => {
+                self.tasks_planned(now, (round, index), tasks, running_max);
+            }
+            Command::ChildrenRead { round, index, states } => self.children_read(now, (round, index), states),
+            Command::ChildStarted { round, index, number, started } => {
+                self.child_started((round, index), number, started);
+            }
+            Command::ChildrenEnded { round, index, ends } => self.children_ended(now, (round, index), &ends),
             Command::StoreAwaited { round, index } => self.store_awaited(round, index),
             Command::ToolFinished { round, index, outcome } => self.tool_finished(now, round, index, outcome),
             Command::Closed { round, index, result, usage } => self.closed(now, (round, index), result, usage),
@@ -212,6 +231,9 @@ impl Machine {
         if record.closing.is_some() {
             return self.close_intents(now);
         }
+        if record.open_group().is_some() {
+            return self.read_children();
+        }
         match record.newest_round() {
             Some(round) if round.is_waiting() => self.state = State::Waiting,
             Some(round) if round.round >= self.rounds_max(record) => self.end_at_max_rounds(now),
@@ -252,6 +274,9 @@ impl Machine {
             State::Closing(_) => Some(Phase::Closing),
             State::Orphaned | State::Calling(_) => Some(Phase::Running),
             State::Working(_) => Some(self.working_phase()),
+            State::AwaitingChildren | State::ReadingChildren | State::StartingChildren(_) => {
+                Some(Phase::AwaitingChildren)
+            }
         }
     }
 
@@ -299,7 +324,7 @@ impl Machine {
 
     /// Returns true if no append, model call, tool call or request is in progress, so that the machine can be dropped.
     pub fn is_idle(&self) -> bool {
-        matches!(self.state, State::Idle | State::Waiting | State::NotOwner)
+        matches!(self.state, State::Idle | State::Waiting | State::AwaitingChildren | State::NotOwner)
             && self.in_flight.is_none()
             && self.buffered.decisions.is_none()
             && self.deferred.is_empty()
@@ -328,7 +353,7 @@ impl Machine {
         } else if let Some(turn) = self.history.last().map(TurnRecord::number) {
             let number = self.next_event;
             self.next_event = number.saturating_add(1);
-            self.effects.push(Effect::Emit(Event { turn: self.turn_id(turn), number, kind }));
+            self.effects.push(Effect::Emit(Event::new(self.turn_id(turn), number, kind)));
         }
     }
 

@@ -17,6 +17,7 @@ mod direct_call;
 mod effect;
 mod end;
 mod expire;
+mod group;
 mod machine;
 mod model;
 mod progress;
@@ -27,10 +28,10 @@ mod work;
 
 pub(crate) use append::OPEN_TURN_ROW_HOURS;
 pub use command::{
-    CallPlan, CheckedCall, Command, Decide, Delta, PlanFailure, Reply, RequestedDecision, Start, Ticket, ToolOutcome,
-    ToolResult,
+    CallPlan, CheckedCall, Command, Decide, Delta, PlanFailure, PlannedTask, Reply, RequestedDecision, Start,
+    StartFailure, Ticket, ToolOutcome, ToolResult,
 };
-pub use effect::{Answer, Effect, ModelCall, Patience, ToolRun};
+pub use effect::{Answer, Effect, GroupRun, ModelCall, Patience, ToolRun};
 pub use end::is_open_row_over;
 pub use machine::{DEFERRED_MAX, Machine};
 pub(crate) use model::out_of_time;

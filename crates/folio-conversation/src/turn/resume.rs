@@ -67,11 +67,13 @@ impl Machine {
         }
     }
 
-    /// Takes over an open turn without an owner, or ends a turn whose pause has expired.
+    /// Takes over an open turn without an owner, ends a turn whose pause or group has expired, or reads the states of the
+    /// children of an open group.
     pub(super) fn advance_unowned(&mut self, now: Timestamp) {
         match self.state {
             State::Orphaned => self.take_over(now),
             State::Waiting => drop(self.expire_if_due(now)),
+            State::AwaitingChildren | State::ReadingChildren | State::StartingChildren(_) => self.check_children(now),
             _ => {}
         }
     }
@@ -98,10 +100,11 @@ impl Machine {
     }
 
     /// Returns true if the round must pause before its calls run: a call needs a decision, or the newest decisions do
-    /// not permit the turn to continue through later rounds.
+    /// not permit the turn to continue through later rounds. No person watches a child turn, so it continues.
     pub(super) fn must_pause(&self, record: &TurnRecord, round: &RoundRecord) -> bool {
         let decided = record.rounds.iter().rev().find(|earlier| earlier.has_decisions);
-        let stops_after_round = decided.is_some_and(|earlier| !earlier.continue_auto_approved);
+        let stops_after_round =
+            self.header.task.is_none() && decided.is_some_and(|earlier| !earlier.continue_auto_approved);
         round.undecided().next().is_some() || (stops_after_round && round.correction.is_none())
     }
 }

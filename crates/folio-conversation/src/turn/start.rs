@@ -35,6 +35,13 @@ impl Machine {
                 self.defer(Command::Start(Box::new(start)));
             }
             State::Closing(_) => self.defer(Command::Start(Box::new(start))),
+            State::AwaitingChildren | State::ReadingChildren | State::StartingChildren(_) => {
+                match (start.if_busy, start.if_pending) {
+                    (IfBusy::Interrupt, _) => self.replace_turn(now, start, ClosingCause::Cancelled),
+                    (_, IfPending::Supersede) => self.replace_turn(now, start, ClosingCause::Superseded),
+                    _ => self.refuse(start.ticket, busy()),
+                }
+            }
             _ if self.pending_failure.is_some() => self.defer(Command::Start(Box::new(start))),
             State::Calling(_) | State::Working(_) => match start.if_busy {
                 IfBusy::Reject | IfBusy::Enqueue => self.refuse(start.ticket, busy()),

@@ -3,6 +3,7 @@
 
 mod answer;
 mod audit;
+mod children;
 mod model;
 mod model_stream;
 mod recovery;

@@ -156,6 +156,7 @@ fn stage(entry: &Entry) -> &'static str {
         Entry::Paused(_) => "pause",
         Entry::Decisions(_) => "decide",
         Entry::Intent(_) => "intent",
+        Entry::Group(_) => "group",
         Entry::Outcome(_) => "outcome",
         Entry::Resumed(_) => "resume",
         Entry::Closing(_) => "closing",

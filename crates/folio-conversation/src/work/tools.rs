@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use folio_history::journal::{CallStatus, Intent, WorkingChange};
 use folio_tools::auto_create::check_plan;
-use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, WriteTool};
+use folio_tools::{CallContext, Plan, ProfileTools, Tool, ToolError, ToolKind, ToolOutput, WriteTool};
 use folio_trace::{CONTENT, record_error};
 use folio_types::message::Usage;
 use folio_types::op::Expected;
@@ -19,13 +19,16 @@ use tracing::{Instrument as _, Level};
 use super::store_wait::StoreWait;
 use super::{TaskContext, UsageRecorder};
 use crate::current_access::WaitedCall;
-use crate::turn::{CallPlan, Command, Patience, PlanFailure, ToolOutcome, ToolResult, ToolRun};
+use crate::group::planned_tasks;
+use crate::turn::{CallPlan, Command, Patience, PlanFailure, PlannedTask, ToolOutcome, ToolResult, ToolRun};
 
 pub(crate) struct ToolWork {
     pub(crate) work: TaskContext,
     pub(crate) run: ToolRun,
     /// None: the tool does not exist.
     pub(crate) tool: Option<Tool>,
+    /// The profile with the tools of the turn.
+    pub(crate) profile: Arc<ProfileTools>,
     pub(crate) context: CallContext,
     /// None: the call did not wait for a decision.
     pub(crate) waited: Option<WaitedCall>,
@@ -61,23 +64,46 @@ impl ToolWork {
         self.finished(ToolOutcome::Done(result));
     }
 
-    /// Resolves the target of a write call.
+    /// Resolves the target of a write call, or checks the tasks of a call that starts child turns.
     pub(crate) async fn plan(self, patience: Patience) {
         self.work.hit_failpoint("plan", "before").await;
-        let mut wait = StoreWait::new(&self);
-        let plan = loop {
-            match self.plan_once().await {
-                Ok(Plan { target, expected, resolved }) => break Ok(CallPlan { target, expected, resolved }),
-                Err(failure) if !self.waits_for_store(&failure) || wait.is_over() => {
-                    break Err(PlanFailure::Failed(error_content(&self.error_text(failure))));
-                }
-                Err(_) if patience == Patience::Once => break Err(PlanFailure::StoreUnavailable),
-                Err(_) => wait.pause().await,
-            }
+        let (round, index) = (self.run.call.round, self.run.call.index);
+        let command = if matches!(&self.tool, Some(Tool { kind: ToolKind::Tasks, .. })) {
+            let tasks = self.planned(patience, || self.tasks_once()).await;
+            let running_max = u32::try_from(self.work.shared.options.tasks_at_once).unwrap_or(u32::MAX);
+            Command::TasksPlanned { round, index, tasks, running_max }
+        } else {
+            let plan = self.planned(patience, || self.plan_once()).await;
+            let as_call = |Plan { target, expected, resolved }| CallPlan { target, expected, resolved };
+            Command::Planned { round, index, plan: plan.map(as_call) }
         };
         self.work.hit_failpoint("plan", "after").await;
-        let command = Command::Planned { round: self.run.call.round, index: self.run.call.index, plan };
         self.work.report(command);
+    }
+
+    /// Repeats a plan while the store does not answer, as `patience` states.
+    async fn planned<T, F>(&self, patience: Patience, once: impl Fn() -> F) -> Result<T, PlanFailure>
+    where
+        F: Future<Output = Result<T, CallFailure>>,
+    {
+        let mut wait = StoreWait::new(self);
+        loop {
+            match once().await {
+                Ok(plan) => return Ok(plan),
+                Err(failure) if !self.waits_for_store(&failure) || wait.is_over() => {
+                    return Err(PlanFailure::Failed(error_content(&self.error_text(failure))));
+                }
+                Err(_) if patience == Patience::Once => return Err(PlanFailure::StoreUnavailable),
+                Err(_) => wait.pause().await,
+            }
+        }
+    }
+
+    async fn tasks_once(&self) -> Result<Vec<PlannedTask>, CallFailure> {
+        let planned = planned_tasks(&self.work.shared, &self.context, &self.profile, &self.run.arguments);
+        let planned = self.guarded(planned).await?;
+        self.check_access(Expected::Absent).await?;
+        Ok(planned)
     }
 
     async fn plan_once(&self) -> Result<Plan, CallFailure> {

@@ -3,6 +3,8 @@
 use super::record::{RoundRecord, TurnRecord};
 use super::{History, Slot};
 use crate::journal::{End, Ended, WorkingState};
+use crate::task::GroupView;
+use folio_types::ThreadId;
 use folio_types::message::{Message, ToolCall};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +41,21 @@ impl History {
                 VisibleMessage { turn, count, message }
             },
         )
+    }
+
+    /// Returns the child turns of the calls in a message of a turn, in order. `id`: the id of its thread.
+    pub fn groups_of(&self, id: &ThreadId, turn: u32, message: &Message) -> Vec<GroupView> {
+        let Message::Assistant { calls, .. } = message else { return Vec::new() };
+        let rounds =
+            self.turn(turn).into_iter().flat_map(|record| record.rounds.iter().map(move |round| (record, round)));
+        let all = rounds.flat_map(|(record, round)| round.calls.iter().map(move |call| (record, round, call)));
+        let shown = all.filter_map(|(record, round, call)| {
+            let group = call.group.as_ref()?;
+            let model_id = model_call_id(turn, round.round, call.call.index);
+            let is_shown = calls.iter().any(|shown| shown.id == model_id);
+            is_shown.then(|| group.view(record.call_id(id, round.round, call.call.index)))
+        });
+        shown.collect()
     }
 
     /// Returns the number of visible user and final assistant messages.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::json_bytes;
 use crate::journal::{
-    Accepted, Call, CallResult, Closing, Decision, Decisions, End, Ended, Entry, Intent, Paused, ResumeCause, Resumed,
-    Round, WorkingState,
+    Accepted, Call, CallResult, Closing, Decision, Decisions, End, Ended, Entry, Group, Intent, Paused, ResumeCause,
+    Resumed, Round, WorkingState,
 };
 use folio_types::message::{ThinkingBlock, Usage};
 use folio_types::{CallId, Role, Timestamp, TurnId, UserId};
@@ -27,8 +27,8 @@ pub struct TurnRecord {
     pub working: WorkingState,
     /// Usage of all model calls so far.
     pub usage: Usage,
-    /// 0: the turn has no closing event.
-    pub last_closing_event: u64,
+    /// Number of the newest event that the journal records: of a pause, of a group or of the end. 0: none.
+    pub last_recorded_event: u64,
     /// Approximate bytes of the rounds and their results.
     pub bytes: usize,
     /// Time between failed ends and their retries.
@@ -66,6 +66,8 @@ pub struct CallRecord {
     /// The approver. None: the call has no decision.
     pub decided_by: Option<Decider>,
     pub intent: Option<Intent>,
+    /// The child turns of a call of `run_tasks`.
+    pub group: Option<Group>,
     /// Final, except for a call that a failed turn did not start ([`Ended::runs_again`]).
     pub result: Option<CallResult>,
 }
@@ -82,7 +84,7 @@ pub struct Decider {
 
 impl CallRecord {
     fn new(call: Call) -> Self {
-        Self { call, decision: None, decided_by: None, intent: None, result: None }
+        Self { call, decision: None, decided_by: None, intent: None, group: None, result: None }
     }
 
     /// Returns the arguments after an edit by a decision.
@@ -191,7 +193,7 @@ impl TurnRecord {
             resumed: None,
             ended: None,
             usage: Usage::default(),
-            last_closing_event: 0,
+            last_recorded_event: 0,
             bytes: 0,
             ended_time: Duration::ZERO,
         }
@@ -248,6 +250,19 @@ impl TurnRecord {
             .filter(|(_, call)| call.is_open())
     }
 
+    /// Returns the call whose child turns have not all ended, and its group. None: the turn waits for no child turn.
+    pub fn open_group(&self) -> Option<(&RoundRecord, &CallRecord, &Group)> {
+        let calls = self.rounds.iter().flat_map(|round| round.calls.iter().map(move |call| (round, call)));
+        let mut open = calls.filter(|(_, call)| call.result.is_none());
+        open.find_map(|(round, call)| Some((round, call, call.group.as_ref()?)))
+    }
+
+    /// Returns the number of child turns that the turn has started, with those that its child turns may start.
+    pub fn children(&self) -> u32 {
+        let calls = self.rounds.iter().flat_map(|round| &round.calls);
+        calls.filter_map(|call| call.group.as_ref()).fold(0, |sum, group| sum.saturating_add(group.children()))
+    }
+
     /// Returns true if the turn failed retriably. Elapsed time and later turns are not considered.
     pub fn is_retriable(&self) -> bool {
         matches!(&self.ended, Some(Ended { end: End::Failed { retriable: true, .. }, .. }))
@@ -264,13 +279,17 @@ impl TurnRecord {
         match entry {
             Entry::Round(round) => self.push_round(*round),
             Entry::Paused(paused) => {
-                self.last_closing_event = paused.event;
+                self.last_recorded_event = paused.event;
                 self.working = paused.working.clone();
                 let number = paused.round;
                 self.with_round(number, |round| round.paused = Some(paused));
             }
             Entry::Decisions(decisions) => self.push_decisions(decisions),
             Entry::Intent(intent) => self.with_call(intent.round, intent.index, |call| call.intent = Some(intent)),
+            Entry::Group(group) => {
+                self.last_recorded_event = group.event;
+                self.with_call(group.round, group.index, |call| call.group = Some(*group));
+            }
             Entry::Outcome(outcome) => self.push_result(outcome.result),
             Entry::Resumed(resumed) => {
                 if resumed.cause != ResumeCause::Reload {
@@ -336,7 +355,7 @@ impl TurnRecord {
         for result in &ended.results {
             self.push_result(result.clone());
         }
-        self.last_closing_event = ended.event;
+        self.last_recorded_event = ended.event;
         self.working = ended.working.clone();
         self.usage = ended.usage;
         self.ended = Some(ended);

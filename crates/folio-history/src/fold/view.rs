@@ -65,7 +65,7 @@ impl TurnRecord {
             pending: round.calls.iter().map(|call| call.view_at_pause(self.id(thread), round.round)).collect(),
             expires_at: pause.expires_at,
         };
-        Some(Event { turn: self.id(thread), number: pause.event, kind })
+        Some(Event::new(self.id(thread), pause.event, kind))
     }
 
     fn end_event(&self, thread: &ThreadId, ended: &Ended) -> Event {
@@ -83,17 +83,17 @@ impl TurnRecord {
             End::Expired => EventKind::Expired,
             End::Superseded => EventKind::Superseded,
         };
-        Event { turn: self.id(thread), number: ended.event, kind }
+        Event::new(self.id(thread), ended.event, kind)
     }
 
     pub fn id(&self, thread: &ThreadId) -> TurnId {
         TurnId::new(thread.clone(), self.number())
     }
 
-    /// Returns the number of the next event according to the journal: the successor of the newest closing event, or the
+    /// Returns the number of the next event according to the journal: the successor of the newest recorded event, or the
     /// first number of the current owner.
     pub fn next_event(&self) -> u64 {
-        (u64::from(self.takeovers) << 32).max(self.last_closing_event).saturating_add(1)
+        (u64::from(self.takeovers) << 32).max(self.last_recorded_event).saturating_add(1)
     }
 
     fn apply_pause(&self, view: &mut TurnView, thread: &ThreadId, pause: &Paused, now: Timestamp) {
@@ -151,15 +151,16 @@ impl CallRecord {
     }
 
     fn view_with(&self, turn: TurnId, round: u32, arguments: &serde_json::Value) -> CallView {
-        let call = &self.call;
+        let (call, id) = (&self.call, CallId::new(turn, round, self.call.index));
         CallView {
-            id: CallId::new(turn, round, call.index),
             name: call.name.clone(),
             arguments: arguments.clone(),
             digest: folio_types::Digest::of_json(arguments),
             access: call.access,
             needs_approval: call.needs_approval,
             approval_requirement: call.needs_approval.then(|| call.approval_requirement.clone().unwrap_or_default()),
+            group: self.group.as_ref().map(|group| group.view(id.clone())),
+            id,
         }
     }
 

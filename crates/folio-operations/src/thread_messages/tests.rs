@@ -84,6 +84,7 @@ journal_store! {
     request(&OrgId, &ThreadId, &RequestId) -> Option<RequestRow>;
     list(&OrgId, &ThreadFilter, &PageRequest) -> Page<ThreadHeader>;
     delete(&OrgId, &ThreadId, Option<&OpKey>) -> ();
+    remove_unused(&OrgId, &ThreadId) -> bool;
     removed_by(&OrgId, &ThreadId) -> Option<OpKey>;
     expired(Timestamp, usize) -> Vec<(OrgId, ThreadId)>;
     expire_referrers(&OrgId, &str, Timestamp) -> ();

@@ -9,7 +9,12 @@ use v1::event::Kind;
 
 impl From<&Event> for v1::Event {
     fn from(event: &Event) -> Self {
-        Self { turn_id: event.turn.to_string(), number: event.number, kind: Some(kind(event)) }
+        Self {
+            turn_id: event.turn.to_string(),
+            number: event.number,
+            task: event.task.as_deref().map(Into::into),
+            kind: Some(kind(event)),
+        }
     }
 }
 
@@ -32,6 +37,13 @@ fn kind(event: &Event) -> Kind {
         EventKind::WaitingForStore { call, name } => {
             Kind::WaitingForStore(v1::WaitingForStore { call_id: call.to_string(), name: name.clone() })
         }
+        EventKind::TasksStarted { group } => Kind::TasksStarted(v1::TasksStarted { group: Some(group.into()) }),
+        EventKind::TaskEnded { call, group, task, status } => Kind::TaskEnded(v1::TaskEnded {
+            call_id: call.to_string(),
+            group_id: group.to_string(),
+            task: Some(task.into()),
+            status: v1::TaskStatus::from(*status).into(),
+        }),
         EventKind::ToolResult { call, name, status, content } => Kind::ToolResult(v1::ToolResult {
             call_id: call.to_string(),
             name: name.clone(),
@@ -71,6 +83,7 @@ impl TryFrom<v1::Event> for Event {
         Ok(Self {
             turn: fields::id("turn_id", &event.turn_id)?,
             number: event.number,
+            task: event.task.map(|task| task.try_into().map(Box::new)).transpose()?,
             kind: fields::required("kind", event.kind)?.try_into()?,
         })
     }
@@ -93,6 +106,15 @@ impl TryFrom<Kind> for EventKind {
             Kind::WaitingForStore(waiting) => {
                 Self::WaitingForStore { call: fields::id("call_id", &waiting.call_id)?, name: waiting.name }
             }
+            Kind::TasksStarted(started) => {
+                Self::TasksStarted { group: fields::required("group", started.group)?.try_into()? }
+            }
+            Kind::TaskEnded(ended) => Self::TaskEnded {
+                call: fields::id("call_id", &ended.call_id)?,
+                group: fields::id("group_id", &ended.group_id)?,
+                status: ended.status().try_into()?,
+                task: fields::required("task", ended.task)?.try_into()?,
+            },
             Kind::ToolResult(result) => Self::ToolResult {
                 call: fields::id("call_id", &result.call_id)?,
                 status: result.status().try_into()?,

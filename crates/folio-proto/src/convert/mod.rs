@@ -49,6 +49,7 @@ mod policy;
 mod proposal;
 mod quota;
 mod resource;
+mod task;
 mod thread;
 pub mod time;
 mod turn;

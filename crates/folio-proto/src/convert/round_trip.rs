@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use folio_history::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
 use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
+use folio_history::task::{ChildStatus, GroupView, TaskOrigin, TaskView};
 use folio_resources::policy::{ApprovalRequirement, Approver};
 use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::{
-    CallId, Code, Digest, DocumentId, Error, ExtractionId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId,
-    ThreadId, Timestamp, TurnId,
+    CallId, Code, Digest, DocumentId, Error, ExtractionId, GroupId, PromptId, PromptRevId, Reason, SchemaId,
+    SchemaRevId, ThreadId, Timestamp, TurnId,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -62,10 +63,31 @@ fn usage() -> impl Strategy<Value = Usage> {
     })
 }
 
+fn task_view() -> impl Strategy<Value = TaskView> {
+    (1u32..17, "[a-z]{1,9}", of("[a-z]{1,9}"), "[a-c]").prop_map(|(number, agent, tool, thread)| TaskView {
+        number,
+        agent,
+        tool,
+        thread: ThreadId::derive(&[&thread]),
+    })
+}
+
+fn group_view() -> impl Strategy<Value = GroupView> {
+    (call(), vec(task_view(), 0..3)).prop_map(|(call, tasks)| GroupView { call, id: GroupId::derive(&["g"]), tasks })
+}
+
+fn origin() -> impl Strategy<Value = Option<Box<TaskOrigin>>> {
+    let origin = (call(), 1u32..17, "[a-z]{1,9}", 1u32..4).prop_map(|(call, number, agent, depth)| {
+        Box::new(TaskOrigin { call, group: GroupId::derive(&["g"]), number, agent, depth })
+    });
+    of(origin)
+}
+
 fn call_view() -> impl Strategy<Value = CallView> {
-    (call(), "[a-z_]{1,9}", object(value()), any::<bool>(), any::<bool>()).prop_map(
-        |(id, name, arguments, writes, needs_approval)| CallView {
+    (call(), "[a-z_]{1,9}", object(value()), any::<bool>(), any::<bool>(), of(group_view())).prop_map(
+        |(id, name, arguments, writes, needs_approval, group)| CallView {
             id,
+            group,
             digest: Digest::of_json(&arguments),
             arguments,
             access: if writes { Access::ReadWrite } else { Access::ReadOnly },
@@ -126,10 +148,10 @@ fn turn_view() -> impl Strategy<Value = TurnView> {
     let status = value_of::<v1::TurnStatus, TurnStatus>(7);
     let head = (turn(), status, "\\PC{0,9}", "\\PC{0,9}", vec(round(), 0..3), vec(call_view(), 0..3));
     let budget = any::<[u64; 3]>().prop_map(|[credits, used, rest]| folio_types::BudgetUse { credits, used, rest });
-    let calls = (vec(call(), 0..3), of(budget));
+    let calls = (vec(call(), 0..3), of(budget), origin());
     let tail = (of(timestamp()), working(), of(finish()), of(error()), any::<(bool, u64)>(), usage(), calls);
     (head, tail).prop_map(|((turn, status, model, text, rounds, pending), tail)| {
-        let (expires_at, working, finish, error, (retriable, next_event), usage, (approvable, budget)) = tail;
+        let (expires_at, working, finish, error, (retriable, next_event), usage, (approvable, budget, task)) = tail;
         TurnView {
             turn,
             status,
@@ -147,6 +169,7 @@ fn turn_view() -> impl Strategy<Value = TurnView> {
             next_event,
             approvable,
             budget,
+            task,
         }
     })
 }
@@ -161,6 +184,10 @@ fn kind() -> impl Strategy<Value = EventKind> {
         vec(call_view(), 0..4).prop_map(|calls| EventKind::ToolCalls { calls }),
         (call(), text()).prop_map(|(call, name)| EventKind::ToolStarted { call, name }),
         (call(), text()).prop_map(|(call, name)| EventKind::WaitingForStore { call, name }),
+        group_view().prop_map(|group| EventKind::TasksStarted { group }),
+        (call(), task_view(), value_of::<v1::TaskStatus, ChildStatus>(6)).prop_map(|(call, task, status)| {
+            EventKind::TaskEnded { call, group: GroupId::derive(&["g"]), task, status }
+        }),
         (call(), text(), status(), text()).prop_map(|(call, name, status, content)| EventKind::ToolResult {
             call,
             name,
@@ -219,16 +246,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn an_event_survives_the_wire_format(turn in turn(), number in any::<u64>(), kind in kind()) {
-        let event = Event { turn, number, kind };
+    fn an_event_survives_the_wire_format(
+        turn in turn(),
+        number in any::<u64>(),
+        kind in kind(),
+        task in origin(),
+    ) {
+        let event = Event { turn, number, kind, task };
         let wire = v1::Event::from(&event).encode_to_vec();
         let back = Event::try_from(v1::Event::decode(wire.as_slice()).unwrap()).unwrap();
         prop_assert_eq!(back, event);
     }
 
     #[test]
-    fn fields_of_a_newer_build_are_ignored_in_an_event(turn in turn(), number in any::<u64>(), kind in kind()) {
-        let event = Event { turn, number, kind };
+    fn fields_of_a_newer_build_are_ignored_in_an_event(
+        turn in turn(),
+        number in any::<u64>(),
+        kind in kind(),
+        task in origin(),
+    ) {
+        let event = Event { turn, number, kind, task };
         let mut wire = v1::Event::from(&event).encode_to_vec();
         prost::encoding::string::encode(1_000, &"new".to_owned(), &mut wire);
         let back = Event::try_from(v1::Event::decode(wire.as_slice()).unwrap()).unwrap();

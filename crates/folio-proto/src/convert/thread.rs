@@ -22,6 +22,7 @@ impl From<&ThreadView> for v1::Thread {
             working_state: Some((&thread.working).into()),
             turns: thread.turns,
             open_turn_id: fields::text_of(thread.open_turn.as_ref()),
+            task: thread.task.as_deref().map(Into::into),
         }
     }
 }
@@ -43,6 +44,7 @@ impl TryFrom<v1::Thread> for ThreadView {
             working: thread.working_state.unwrap_or_default().try_into()?,
             turns: thread.turns,
             open_turn: fields::optional_id("open_turn_id", &thread.open_turn_id)?,
+            task: thread.task.map(|task| task.try_into().map(Box::new)).transpose()?,
         })
     }
 }

@@ -32,6 +32,7 @@ impl From<&TurnView> for v1::Turn {
             next_event: turn.next_event,
             approvable_call_ids: turn.approvable.iter().map(ToString::to_string).collect(),
             credit_budget: turn.budget.map(Into::into),
+            task: turn.task.as_deref().map(Into::into),
         }
     }
 }
@@ -60,6 +61,7 @@ impl TryFrom<v1::Turn> for TurnView {
             usage: turn.usage.unwrap_or_default().into(),
             next_event: turn.next_event,
             budget: turn.credit_budget.map(Into::into),
+            task: turn.task.map(|task| task.try_into().map(Box::new)).transpose()?,
         })
     }
 }
@@ -119,6 +121,7 @@ impl From<&CallView> for v1::Call {
             access: v1::ToolAccess::from(call.access).into(),
             needs_approval: call.needs_approval,
             approval_requirement: call.approval_requirement.as_ref().map(Into::into),
+            group: call.group.as_ref().map(Into::into),
         }
     }
 }
@@ -133,6 +136,7 @@ impl TryFrom<v1::Call> for CallView {
             access: call.access().try_into()?,
             needs_approval: call.needs_approval,
             approval_requirement: call.approval_requirement.map(TryInto::try_into).transpose()?,
+            group: call.group.map(TryInto::try_into).transpose()?,
             name: call.name,
         })
     }

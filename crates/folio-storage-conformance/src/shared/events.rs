@@ -22,7 +22,7 @@ impl<'a> Turn<'a> {
     }
 
     fn event(&self, number: u64, text: &str) -> Event {
-        Event { turn: self.turn.clone(), number, kind: EventKind::TextDelta { text: text.to_owned() } }
+        Event::new(self.turn.clone(), number, EventKind::TextDelta { text: text.to_owned() })
     }
 
     fn events(&self, numbers: std::ops::RangeInclusive<u64>) -> Vec<Event> {
@@ -32,7 +32,7 @@ impl<'a> Turn<'a> {
     fn snapshot(&self, number: u64) -> Event {
         let text = "so far".to_owned();
         let view = TurnView { text, next_event: number + 1, ..TurnView::new(self.turn.clone(), "m", "hello") };
-        Event { turn: self.turn.clone(), number, kind: EventKind::Snapshot(Box::new(view)) }
+        Event::new(self.turn.clone(), number, EventKind::Snapshot(Box::new(view)))
     }
 
     async fn append(&self, events: &[Event]) -> Result<EventsAppended, Failure> {

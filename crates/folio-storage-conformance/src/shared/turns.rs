@@ -21,6 +21,7 @@ fn turn(nonce: &str, number: u32, requester: &str) -> SharedTurn {
         access: Access::ReadWrite,
         needs_approval: true,
         approval_requirement: Some(ApprovalRequirement { rule: "Two eyes".to_owned(), approver: Approver::default() }),
+        group: None,
     };
     let since = Timestamp::now().as_millisecond() + i64::from(number);
     SharedTurn {

@@ -65,6 +65,7 @@ table! { Threads:
                                 IF live = true AND epoch = ? AND version = ? AND expires_at = ?",
     write_tombstone: conditional "UPDATE threads SET live = false, header = ? \
                                   WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ?",
+    prevent: conditional "UPDATE threads SET live = false, header = ? WHERE org = ? AND id = ? IF live = null",
     insert_if_absent: conditional "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
     insert: conditional "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?)",
     import: write "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?)",
@@ -161,6 +162,11 @@ impl Threads {
         header: Vec<u8>,
     ) -> Result<ConditionalResult> {
         self.cql.conditional(&self.write_tombstone, values![header, org.as_str(), id.as_str(), epoch, version]).await
+    }
+
+    /// Stores the tombstone of a thread that was never created.
+    pub(crate) async fn prevent(&self, (org, id): (&OrgId, &ThreadId), header: Vec<u8>) -> Result<ConditionalResult> {
+        self.cql.conditional(&self.prevent, values![header, org.as_str(), id.as_str()]).await
     }
 
     /// Inserts the row only if the row does not exist.

@@ -104,7 +104,7 @@ fn node(name: &str) -> NodeRecord {
 
 fn event(number: u64) -> Event {
     let turn = TurnId::new(ThreadId::derive(&["t"]), 1);
-    Event { turn, number, kind: EventKind::TextDelta { text: number.to_string() } }
+    Event::new(turn, number, EventKind::TextDelta { text: number.to_string() })
 }
 
 async fn append(stores: &SharedStores, numbers: std::ops::RangeInclusive<u64>) -> folio_types::Result<EventsAppended> {

@@ -95,6 +95,8 @@ pub(super) fn entries() -> Vec<Sample> {
         ),
         sample("intent", Entry::Intent(intent(Schema::target(&schema_revid().of), Expected::Absent, Value::Null))),
         sample("intent_version", Entry::Intent(intent(Document::target(&document_id()), Expected::Version(4), data()))),
+        sample("group", Entry::Group(Box::new(group()))),
+        sample("closing_expired", Entry::Closing(Closing { turn: 5, cause: ClosingCause::Expired, at: at() })),
         sample("outcome", Entry::Outcome(Outcome { turn: 5, result: result.clone() })),
         sample(
             "outcome_timed",
@@ -233,6 +235,36 @@ fn accepted_with_call() -> Accepted {
 
 fn intent(target: Target, expected: Expected, resolved: Value) -> Intent {
     Intent { turn: 5, round: 1, index: 1, target, expected, arguments: None, resolved, at: None }
+}
+
+fn group() -> Group {
+    let part = BudgetPart::whole(BudgetRoot::Turn(TurnId::new(thread_id(), 5)), 5_000).child("1.1.1");
+    let delegated = GroupTask {
+        thread: ThreadId::derive(&["child", "1"]),
+        profile: "document".into(),
+        tool: None,
+        children_max: 3,
+        budget_parts: vec![part],
+    };
+    let used = GroupTask {
+        thread: ThreadId::derive(&["child", "2"]),
+        profile: "coordinator".into(),
+        tool: Some("list_tags".into()),
+        children_max: 0,
+        budget_parts: Vec::new(),
+    };
+    Group {
+        turn: 5,
+        round: 1,
+        index: 1,
+        id: GroupId::derive(&["golden"]),
+        tasks: vec![delegated, used],
+        running_max: 3,
+        arguments: Some(json!({ "tasks": [] })),
+        expires_at: at(),
+        event: 9,
+        at: at(),
+    }
 }
 
 fn resumed() -> Resumed {

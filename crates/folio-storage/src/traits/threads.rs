@@ -47,6 +47,11 @@ pub trait ThreadStore: Send + Sync {
     /// request that removed the thread.
     async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()>;
 
+    /// Removes a thread without a turn, or prevents the creation of a thread that does not exist: a later
+    /// [`ThreadStore::create`] is `NOT_FOUND`. Returns false, and changes nothing, if a turn was accepted. Idempotent. The
+    /// tombstone is conditional on the absence of a turn, so it and an acceptance exclude each other.
+    async fn remove_unused(&self, org: &OrgId, id: &ThreadId) -> Result<bool>;
+
     /// Returns the request that removed a thread. None if the thread expired, is live or never existed.
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>>;
 

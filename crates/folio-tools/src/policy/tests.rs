@@ -68,7 +68,7 @@ fn a_turn_keeps_the_rules_for_its_requester_role_and_profile() {
         Rule { profiles: vec!["stack".into()], ..Rule::new("stack", Ruling::Deny) },
         Rule { users: vec![us.clone()], roles: vec![Role::Member], ..Rule::new("ours", Ruling::Deny) },
     ];
-    let kept = Policy { rules }.of_turn(&us, Role::Member, "document");
+    let kept = Policy { rules }.of_turn(&us, Role::Member, "document", &[]);
     assert_eq!(kept.rules, [Rule::new("ours", Ruling::Deny)]);
 }
 

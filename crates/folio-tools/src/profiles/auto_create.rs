@@ -24,6 +24,7 @@ pub(super) fn profile(options: &Options) -> Profile {
         instructions: include_str!("auto_create.md"),
         guide: include_str!("document_guide.md"),
         tools: &TOOLS,
+        delegates: &[],
         limits: ProfileLimits { model_calls: 30, running_time, credit_budget },
         model: None,
         answer: ProfileAnswer::Text,

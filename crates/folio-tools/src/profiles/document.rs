@@ -14,6 +14,7 @@ pub(super) fn profile() -> Profile {
         instructions: include_str!("document.md"),
         guide: include_str!("document_guide.md"),
         tools: TOOLS,
+        delegates: &[],
         limits: ProfileLimits { model_calls: 10, running_time: None, credit_budget: None },
         model: None,
         answer: ProfileAnswer::Text,

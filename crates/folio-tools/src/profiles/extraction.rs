@@ -18,6 +18,7 @@ pub(super) fn profile() -> Profile {
         instructions: include_str!("extraction.md"),
         guide: "",
         tools: TOOLS,
+        delegates: &[],
         limits: ProfileLimits {
             model_calls: 50,
             running_time: Some(Duration::from_secs(15 * 60)),

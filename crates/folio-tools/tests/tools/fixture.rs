@@ -122,13 +122,14 @@ impl Fixture {
                 let plan = tool.plan(context, &arguments).await?;
                 tool.run(context, &arguments, &plan).await
             }
+            ToolKind::Tasks => panic!("{name} starts tasks"),
         }
     }
 
     pub(crate) fn write_tool(&self, name: &str) -> &dyn WriteTool {
         match &self.tools.get(name).unwrap().kind {
             ToolKind::Write(tool) => tool.as_ref(),
-            ToolKind::Read(_) => panic!("{name} is a read tool"),
+            ToolKind::Read(_) | ToolKind::Tasks => panic!("{name} is not a write tool"),
         }
     }
 

@@ -120,6 +120,34 @@ pub(crate) fn result(result: &v1::ToolResult) -> Output {
     outcome(&result.name, result.status(), &result.content)
 }
 
+/// Formats the tasks that a call starts, one line for each.
+pub(crate) fn tasks(group: &v1::TaskGroup) -> Vec<Output> {
+    group.tasks.iter().map(|task| Output::Line(DIM, format!("⇉ {}", task_name(task)))).collect()
+}
+
+/// Formats the end of a task, with the thread that contains its log.
+pub(crate) fn task_ended(ended: &v1::TaskEnded) -> Option<Output> {
+    let task = ended.task.as_ref()?;
+    let (style, mark, word) = match ended.status() {
+        v1::TaskStatus::Completed => (GOOD, "✓", "completed"),
+        v1::TaskStatus::Failed | v1::TaskStatus::Unspecified => (BAD, "✗", "failed"),
+        v1::TaskStatus::Cancelled => (DIM, "–", "cancelled"),
+        v1::TaskStatus::Expired => (DIM, "–", "expired"),
+        v1::TaskStatus::Superseded => (DIM, "–", "superseded"),
+        v1::TaskStatus::NotStarted => (DIM, "–", "not started"),
+    };
+    let log = one_line(&task.thread_id, 80);
+    Some(Output::Line(style, format!("{mark} {} {word} (log: {log})", task_name(task))))
+}
+
+fn task_name(task: &v1::Task) -> String {
+    let performer = match task.tool.as_str() {
+        "" => format!("agent {}", one_line(&task.agent, 80)),
+        tool => one_line(tool, 80),
+    };
+    format!("task {}: {performer}", task.number)
+}
+
 fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Output {
     if is_help(name) && status == v1::CallStatus::Ok {
         return Output::Line(DIM, format!("▸ read {}", one_line(name, 80)));
@@ -183,6 +211,34 @@ pub(crate) fn one_line(text: &str, chars: usize) -> String {
 mod tests {
     use super::*;
     use crate::chat::view::texts as lines;
+
+    #[test]
+    fn tasks_are_lines_with_their_agent_or_tool_and_their_log() {
+        let task = |number, agent: &str, tool: &str| v1::Task {
+            number,
+            agent: agent.to_owned(),
+            tool: tool.to_owned(),
+            thread_id: format!("thr_{number}"),
+        };
+        let group = v1::TaskGroup {
+            tasks: vec![task(1, "document", ""), task(2, "coordinator", "list\ntags")],
+            ..v1::TaskGroup::default()
+        };
+        assert_eq!(lines(&tasks(&group)), ["⇉ task 1: agent document", "⇉ task 2: list tags"]);
+        let ended = |status: v1::TaskStatus| v1::TaskEnded {
+            task: Some(task(1, "document", "")),
+            status: status.into(),
+            ..v1::TaskEnded::default()
+        };
+        for (status, expected) in [
+            (v1::TaskStatus::Completed, "✓ task 1: agent document completed (log: thr_1)"),
+            (v1::TaskStatus::Failed, "✗ task 1: agent document failed (log: thr_1)"),
+            (v1::TaskStatus::NotStarted, "– task 1: agent document not started (log: thr_1)"),
+        ] {
+            assert_eq!(lines(&[task_ended(&ended(status)).unwrap()]), [expected]);
+        }
+        assert!(task_ended(&v1::TaskEnded::default()).is_none());
+    }
 
     fn call(name: &str, arguments: &str) -> v1::Call {
         v1::Call {

@@ -126,7 +126,9 @@ impl View {
         self.waiting = match kind {
             Kind::TurnStarted(_) | Kind::RoundStarted(_) | Kind::ToolResult(_) => Waiting::Model,
             Kind::ThinkingDelta(_) if !self.unfolded => Waiting::Thinking,
-            Kind::ToolStarted(_) | Kind::WaitingForStore(_) => Waiting::Tool,
+            Kind::ToolStarted(_) | Kind::WaitingForStore(_) | Kind::TasksStarted(_) | Kind::TaskEnded(_) => {
+                Waiting::Tool
+            }
             _ => Waiting::Nothing,
         };
         match kind {
@@ -165,6 +167,8 @@ impl View {
                 let message = format!("({} waits for the store, and continues when the store executes it)", call.name);
                 shown.push(Output::Line(NOTE, message));
             }
+            Kind::TasksStarted(started) => shown.extend(started.group.iter().flat_map(card::tasks)),
+            Kind::TaskEnded(ended) => shown.extend(card::task_ended(ended)),
             Kind::ToolResult(result) => shown.push(card::result(result)),
             Kind::Snapshot(snapshot) => shown.extend(self.snapshot(snapshot.turn.as_ref())),
             closing => shown.extend(self.closing(closing)),

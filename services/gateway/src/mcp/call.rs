@@ -231,6 +231,7 @@ mod tests {
             access: Access::ReadWrite,
             needs_approval: true,
             approval_requirement: None,
+            group: None,
         };
         let result = |(status, content): (CallStatus, &str)| ResultView {
             call: id.clone(),

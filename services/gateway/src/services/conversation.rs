@@ -207,6 +207,7 @@ fn profile(tools: &ProfileTools) -> v1::Profile {
         running_seconds_max: profile.limits.running_time.map_or(0, |limit| limit.as_secs()),
         credit_budget: profile.limits.credit_budget,
         model: profile.model.unwrap_or_default().to_owned(),
+        delegates: profile.delegates.iter().map(|name| (*name).to_owned()).collect(),
         answer_schema_json: tools.answer().schema().map(json::text).unwrap_or_default(),
     }
 }

@@ -41,6 +41,7 @@ impl ThreadService for Api {
         |ThreadPage { thread, messages, open_turn }: ThreadPage| v1::GetThreadResponse {
             thread: Some((&thread).into()),
             messages: messages.items.iter().map(message).collect(),
+            task_groups: messages.items.iter().flat_map(|message| &message.groups).map(Into::into).collect(),
             next_page_token: messages.next_page_token,
             total_size: total_size(messages.total_size),
             open_turn: open_turn.as_ref().map(Into::into),

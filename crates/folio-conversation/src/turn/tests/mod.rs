@@ -1,7 +1,9 @@
 //! The machine against a store in memory: by behaviour, over random commands, and exhaustively.
 
+mod children;
 mod direct_call;
 mod ends;
+mod group;
 
 mod model_check;
 mod pauses;

@@ -18,6 +18,7 @@ use folio_types::{
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+use super::children::{Children, TASKS};
 use super::store::{Aggregates, OpOutcome, ThreadRow, start_time, tool_result};
 use crate::turn::{
     Answer, CallPlan, CheckedCall, Command, Decide, Effect, Machine, ModelCall, Reply, RequestedDecision, Start,
@@ -48,6 +49,10 @@ pub(super) struct Rig {
     /// Every effect, in order, by its kind.
     pub(super) log: Vec<&'static str>,
     pub(super) mishaps: VecDeque<Mishap>,
+    /// The children of the group of the turn.
+    pub(super) children: Children,
+    /// Numbers of the notices to the parent.
+    pub(super) notices: usize,
     pub(super) is_lost: bool,
     pub(super) appends: usize,
     tickets: u64,
@@ -68,6 +73,8 @@ impl Rig {
             work: VecDeque::new(),
             log: Vec::new(),
             mishaps: VecDeque::new(),
+            children: Children::default(),
+            notices: 0,
             is_lost: false,
             appends: 0,
             tickets: 0,
@@ -111,6 +118,13 @@ impl Rig {
     /// Replaces the machine by one that the same incarnation loads from the store, as after an eviction from memory.
     pub(super) fn reload(&mut self) {
         self.load_as(self.machine.incarnation.clone());
+    }
+
+    /// Replaces the machine by one of the same incarnation, with this header of its thread.
+    pub(super) fn with_header(mut self, change: impl FnOnce(&mut folio_history::thread::ThreadHeader)) -> Self {
+        change(&mut self.store.header);
+        self.reload();
+        self
     }
 
     fn load_as(&mut self, incarnation: Incarnation) {
@@ -200,6 +214,7 @@ impl Rig {
             Effect::Answer(ticket, answer) => self.answers.push((ticket, answer)),
             Effect::RemoveOpenTurn(row) => drop(self.store.open_rows.remove(&(row.turn.number, row.epoch))),
             Effect::Reload => self.is_lost = true,
+            Effect::NotifyParent(_) => self.notices += 1,
             work => self.work.push_back(work),
         }
         None
@@ -250,6 +265,16 @@ impl Rig {
                 let outcome = ToolOutcome::Done(result(&format!("read {}", run.name)));
                 Command::ToolFinished { round, index, outcome }
             }
+            Effect::PlanTool(run, _) if run.name == TASKS => {
+                let (tasks, running_max) = (self.children.planned.clone(), 3);
+                Command::TasksPlanned { round, index, tasks, running_max }
+            }
+            Effect::ReadChildren(run) => Command::ChildrenRead { round, index, states: self.children.states(&run) },
+            Effect::StartChild(run, number) => {
+                let started = self.children.start(&run, number);
+                Command::ChildStarted { round, index, number, started }
+            }
+            Effect::EndChildren(run) => Command::ChildrenEnded { round, index, ends: self.children.end_all(&run) },
             Effect::PlanTool(run, _) => Command::Planned { round, index, plan: Ok(self.plan(&run)) },
             Effect::RunTool(run, intent) => {
                 let row = self.aggregates.write(&run.call, &run.name, &intent);
@@ -476,6 +501,9 @@ pub(super) fn call_position(work: &Effect) -> (u32, u32) {
     match work {
         Effect::RunRead(run) | Effect::PlanTool(run, _) => (run.call.round, run.call.index),
         Effect::RunTool(run, _) | Effect::Recover(run, _) | Effect::Close(run, _) => (run.call.round, run.call.index),
+        Effect::ReadChildren(run) | Effect::StartChild(run, _) | Effect::EndChildren(run) => {
+            (run.group.round, run.group.index)
+        }
         other => panic!("not the work of a call: {other:?}"),
     }
 }

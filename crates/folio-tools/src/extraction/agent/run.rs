@@ -228,6 +228,7 @@ mod tests {
             access: Access::ReadWrite,
             needs_approval,
             approval_requirement: None,
+            group: None,
         };
         for (calls, is_resumable) in [(vec![call(false)], true), (vec![call(false), call(true)], false)] {
             let waiting = EventKind::AwaitingApproval { round: 2, pending: calls, expires_at: Timestamp::UNIX_EPOCH };

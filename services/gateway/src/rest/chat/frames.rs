@@ -40,7 +40,10 @@ impl Frames {
     /// Returns the frames of an event. `paused`: the turn that waits, for an event `AwaitingApproval`. None: it cannot be read.
     pub(super) fn of(&mut self, event: &Event, paused: Option<&TurnView>) -> Vec<Value> {
         match &event.kind {
-            EventKind::TurnStarted { .. } | EventKind::WaitingForStore { .. } => Vec::new(),
+            EventKind::TurnStarted { .. }
+            | EventKind::WaitingForStore { .. }
+            | EventKind::TasksStarted { .. }
+            | EventKind::TaskEnded { .. } => Vec::new(),
             EventKind::RoundStarted { round, .. } => {
                 self.begin(*round);
                 Vec::new()

@@ -169,6 +169,7 @@ pub(super) mod tests {
             access: Access::ReadWrite,
             needs_approval,
             approval_requirement: None,
+            group: None,
         }
     }
 

@@ -229,7 +229,7 @@ mod tests {
     #[tokio::test]
     async fn a_stream_without_a_closing_event_is_lost() {
         let turn = TurnId::new(ThreadId::derive(&["t"]), 1);
-        let event = |kind| Ok(Event { turn: turn.clone(), number: 1, kind });
+        let event = |kind| Ok(Event::new(turn.clone(), 1, kind));
         let begun = || event(EventKind::RoundStarted { round: 1, attempt: 1 });
         let ended = closing_event(futures::stream::iter([begun(), event(EventKind::Cancelled)])).await.unwrap();
         assert_eq!(ended.kind, EventKind::Cancelled);

@@ -265,7 +265,10 @@ mod tests {
     }
 
     fn listed(messages: Vec<Message>, pending: Option<&PendingCalls>) -> Vec<(&'static str, String, usize)> {
-        let messages = messages.into_iter().map(|message| ThreadMessage { count: 0, turn: None, message }).collect();
+        let messages = messages
+            .into_iter()
+            .map(|message| ThreadMessage { count: 0, turn: None, message, groups: Vec::new() })
+            .collect();
         let rounds = |message: &StoredMessage| message.executed_rounds.as_ref().map_or(0, Vec::len);
         let stored = stored(messages, pending);
         stored.iter().map(|message| (message.role, message.content.clone(), rounds(message))).collect()
@@ -294,7 +297,7 @@ mod tests {
         assert_eq!(listed(vec![user("a")], Some(&pending)), expected);
         let expected = [("user", "a".to_owned(), 0), ("assistant", "I ask".to_owned(), 0)];
         assert_eq!(listed(vec![user("a"), assistant("I ask", 0)], Some(&pending)), expected);
-        let message = ThreadMessage { count: 1, turn: None, message: user("a") };
+        let message = ThreadMessage { count: 1, turn: None, message: user("a"), groups: Vec::new() };
         let last = stored(vec![message], Some(&pending)).pop().unwrap();
         assert_eq!(last.tool_calls, Some(pending.tool_calls.clone()));
     }

@@ -18,6 +18,10 @@ use crate::turn::{Command, Effect, ToolOutcome, ToolResult};
 pub(in super::super) struct Faults {
     /// The `closing` entry is not written.
     pub closing_entry_dropped: bool,
+    /// An ending turn does not prevent the start of children that have not started.
+    pub prevention_dropped: bool,
+    /// Groups are not written.
+    pub group_dropped: bool,
     /// Op rows of an ending turn are not closed, although the machine receives `Closed`.
     pub close_dropped: bool,
     /// `TURN_EXPIRED` is returned when the expired end is sent, not when it is committed.
@@ -65,6 +69,7 @@ impl Faults {
         let has_pause = has(|entry| matches!(entry, Entry::Paused(_)));
         append.entries.retain(|entry| match entry {
             Entry::Closing(_) => !self.closing_entry_dropped,
+            Entry::Group(_) => !self.group_dropped,
             Entry::Decisions(_) => !self.decisions_dropped,
             Entry::Round(_) => !(self.round_dropped && has_intent),
             Entry::Outcome(_) => !(self.outcome_dropped && has_pause),

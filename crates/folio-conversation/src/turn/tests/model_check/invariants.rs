@@ -42,6 +42,9 @@ impl World {
     }
 
     fn find_in(&self, record: &TurnRecord) -> Option<&'static str> {
+        if let Some(what) = self.find_in_group(record) {
+            return Some(what);
+        }
         for round in &record.rounds {
             for call in &round.calls {
                 let name = format!("{}.{}.{}", record.number(), round.round, call.call.index);
@@ -77,7 +80,7 @@ impl World {
             if call.intent.as_ref().is_some_and(|intent| expected(intent) != effect.overwritten) {
                 return Some(OVERWRITTEN);
             }
-        } else if status == Some(CallStatus::Ok) && call.call.access == Access::ReadWrite {
+        } else if status == Some(CallStatus::Ok) && call.call.access == Access::ReadWrite && call.group.is_none() {
             return Some("3: the history reports a call as done that had no effect");
         }
         // A call that runs again when the turn is resumed is not dropped.
@@ -89,7 +92,8 @@ impl World {
         );
         // A call with references is dropped if an earlier call has no effect, and is repeated if its ids need approval.
         let is_independent = references(call.arguments()).next().is_none();
-        (continues && decided && approved && is_dropped && is_independent).then_some(NEVER_RUNS)
+        let is_write = call.group.is_none();
+        (continues && decided && approved && is_dropped && is_independent && is_write).then_some(NEVER_RUNS)
     }
 
     fn late_decision(&self) -> Option<&'static str> {

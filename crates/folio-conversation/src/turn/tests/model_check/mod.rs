@@ -9,6 +9,7 @@
 //! of the protocol; for each fault, the search of a scope must find the violation that the omitted step prevents.
 
 mod faults;
+mod group;
 mod invariants;
 mod scopes;
 mod step;

@@ -9,8 +9,10 @@ use folio_resources::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use serde_json::json;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
+use super::super::children::TASKS;
 use super::super::rig::{self, calls_reply, text_reply};
 use super::faults::Faults;
+use super::group::{NO_GROUP, OUTLIVES};
 use super::invariants::{
     COMMITTED_LOST, EXPIRED_AND_RAN, HIDDEN_EFFECT, NEVER_RUNS, NOT_FOUND, OTHER_CALL, OVERWRITTEN, SUPERSEDED,
     UNANSWERED, UNAPPROVED, UNKNOWN_NUMBER, UNRESOLVED,
@@ -41,6 +43,8 @@ pub(in super::super) struct Scope {
     pub rules: Vec<Rule>,
     /// The recorded profile of the turns. None: unknown, as in old entries.
     pub profile: Option<TurnProfile>,
+    /// Number of children of the group.
+    pub children: usize,
     /// If true, the search starts when the turn of the first request waits at node 0.
     pub from_pause: bool,
 }
@@ -57,7 +61,7 @@ impl Scope {
     pub(in super::super) fn empty(script: fn(u32, u32, u32) -> Reply, asks: Vec<(Ask, Option<usize>)>) -> Self {
         let budget = Budget::default();
         let (faults, rules) = (Faults::default(), Vec::new());
-        Self { asks, script, budget, clocks: false, faults, rules, profile: None, from_pause: false }
+        Self { asks, script, budget, clocks: false, faults, rules, profile: None, children: 0, from_pause: false }
     }
 
     pub(in super::super) fn with(mut self, budget: Budget) -> Self {
@@ -72,6 +76,11 @@ impl Scope {
 
     fn profile(mut self, profile: TurnProfile) -> Self {
         self.profile = Some(profile);
+        self
+    }
+
+    fn children(mut self, children: usize) -> Self {
+        self.children = children;
         self
     }
 
@@ -239,6 +248,11 @@ fn two_pauses(_: u32, round: u32, _: u32) -> Reply {
     if round <= 2 { calls_reply(&["w1"]) } else { text_reply("done") }
 }
 
+/// A group of children in the first turn, then the answer.
+fn one_group(turn: u32, round: u32, _: u32) -> Reply {
+    if (turn, round) == (1, 1) { calls_reply(&[TASKS]) } else { text_reply("done") }
+}
+
 /// A write, a wrong answer, and the answer.
 fn wrong_answer(_: u32, round: u32, _: u32) -> Reply {
     match round {
@@ -357,6 +371,41 @@ fn writes_that_are_refused_before_they_begin() {
     let budget = Budget { model_fails: 1, ..budget(1, 1, 1) };
     assert_holds("refused, resumed", Scope::paused(two_writes, &[APPROVE_BOTH, Ask::Resume]).with(budget));
     assert_holds("refused, approved again", Scope::paused(two_writes, &[APPROVE_BOTH, APPROVE_BOTH]).with(budget));
+}
+
+#[test]
+fn a_group_of_children_whose_owner_dies() {
+    let asks = vec![(Ask::Chat("first", true), None), (Ask::Resume, None)];
+    let budget = Budget { notices: 3, lost_children: 1, ..budget(1, 1, 1) };
+    assert_holds("group", Scope::empty(one_group, asks).children(2).with(budget));
+}
+
+#[test]
+fn a_group_of_children_against_cancel() {
+    let asks = vec![(Ask::Chat("first", true), None), (Ask::Cancel, None)];
+    let budget = Budget { notices: 2, ..budget(1, 1, 1) };
+    assert_holds("group, cancel", Scope::empty(one_group, asks).children(2).with(budget));
+}
+
+#[test]
+fn a_group_of_children_is_approved_and_superseded() {
+    let asks = [APPROVE, Ask::Chat("second", true)];
+    let budget = Budget { notices: 2, ..budget(1, 0, 1) };
+    assert_holds("group, superseded", Scope::paused(one_group, &asks).children(2).with(budget));
+}
+
+#[test]
+fn a_child_whose_start_is_not_prevented_outlives_its_parent() {
+    let asks = vec![(Ask::Chat("first", true), None), (Ask::Cancel, None)];
+    let scope = Scope::empty(one_group, asks).children(1).with(budget(0, 1, 0));
+    assert_finds("prevention", scope, |faults| faults.prevention_dropped = true, &[OUTLIVES]);
+}
+
+#[test]
+fn children_without_a_group_in_the_journal_are_lost_with_their_owner() {
+    let asks = vec![(Ask::Chat("first", true), None)];
+    let scope = Scope::empty(one_group, asks).children(1);
+    assert_finds("group recorded", scope, |faults| faults.group_dropped = true, &[NO_GROUP]);
 }
 
 #[test]

@@ -10,10 +10,13 @@ use folio_types::message::Usage;
 use folio_types::op::{Expected, Target};
 use folio_types::{CallId, Error, Reason, SchemaId};
 
+use super::super::children::{Child, TASKS, planned};
 use super::super::rig::{call_position, node as incarnation, result};
 use super::super::store::{OpOutcome, expected, tool_result};
 use super::world::{Action, AskState, Late, Node, Received, Stage, Todo, World};
-use crate::turn::{Answer, CallPlan, Command, Effect, Machine, Ticket, ToolOutcome, ToolRun, is_open_row_over};
+use crate::turn::{
+    Answer, CallPlan, Command, Effect, Machine, StartFailure, Ticket, ToolOutcome, ToolRun, is_open_row_over,
+};
 
 impl World {
     pub(in super::super) fn enabled(&self) -> Vec<Action> {
@@ -25,6 +28,7 @@ impl World {
             self.enabled_at(node, &mut actions);
         }
         actions.extend((0..self.late.len()).map(|late| Action::Arrive { late }));
+        self.enabled_of_children(&mut actions);
         if self.left.edits > 0 {
             actions.push(Action::Edit);
         }
@@ -71,6 +75,9 @@ impl World {
             if self.left.model_fails > 0 && calls_model {
                 actions.push(Action::ModelFails { node });
             }
+        }
+        if self.left.notices > 0 && self.may_notify(node) {
+            actions.push(Action::Notice { node });
         }
         if self.left.watches > 0 && live.is_none_or(|live| live.machine.is_idle() && !live.machine.is_lost()) {
             actions.push(Action::Watch { node });
@@ -144,11 +151,22 @@ impl World {
                     self.remove_row(row);
                 }
             }
+            Action::ChildEnds { child } => self.set_child(child, Child::Completed),
+            Action::ChildLost { child } => {
+                self.left.lost_children -= 1;
+                self.set_child(child, Child::Interrupted);
+            }
+            Action::Notice { node } => {
+                self.left.notices -= 1;
+                self.count_takeover(node);
+                self.load(node, false);
+                self.handle(node, Command::TakeOver);
+            }
         }
     }
 
     /// Returns true if another live node runs the open turn. A node that sees it as live sends requests there.
-    fn is_owned_elsewhere(&self, node: usize) -> bool {
+    pub(super) fn is_owned_elsewhere(&self, node: usize) -> bool {
         let header = &self.thread.row.header;
         let runs = header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused);
         runs && (0..self.nodes.len()).any(|other| {
@@ -202,7 +220,7 @@ impl World {
     }
 
     /// Passes a command to a node's machine and queues the resulting effects.
-    fn handle(&mut self, node: usize, command: Command) {
+    pub(super) fn handle(&mut self, node: usize, command: Command) {
         if self.answer_if_expired(node, &command) {
             return;
         }
@@ -238,7 +256,10 @@ impl World {
             Effect::StopWork => {
                 self.keep_sent_writes(node);
                 if let Some(live) = self.live(node) {
-                    live.todo.retain(|todo| matches!(todo.effect, Effect::Append(_) | Effect::RemoveOpenTurn(_)));
+                    let is_kept = |effect: &Effect| {
+                        matches!(effect, Effect::Append(_) | Effect::RemoveOpenTurn(_) | Effect::EndChildren(_))
+                    };
+                    live.todo.retain(|todo| is_kept(&todo.effect));
                 }
             }
             Effect::Reload => {}
@@ -298,6 +319,7 @@ impl World {
                 let name = run.name.clone();
                 Some(Late::Write(run.call.clone(), name, Box::new(intent.clone()), version))
             }
+            (Effect::StartChild(_, number), _) => Some(Late::Start(*number as usize - 1)),
             _ => None,
         });
         let sent: Vec<_> = sent.filter(|late| !self.late.contains(late)).collect();
@@ -311,7 +333,7 @@ impl World {
         todo
     }
 
-    fn push_front(&mut self, node: usize, todo: Todo) {
+    pub(super) fn push_front(&mut self, node: usize, todo: Todo) {
         if let Some(live) = self.live(node) {
             live.todo.push_front(todo);
             live.update_fingerprint();
@@ -365,6 +387,10 @@ impl World {
                 let outcome = ToolOutcome::Done(result("read"));
                 self.handle(node, Command::ToolFinished { round, index, outcome });
             }
+            (Effect::PlanTool(run, _), _) if run.name == TASKS => {
+                let (tasks, running_max) = (Ok(planned(self.children.len())), 1);
+                self.handle(node, Command::TasksPlanned { round, index, tasks, running_max });
+            }
             (Effect::PlanTool(run, _), _) => {
                 let target = target(&run.name);
                 let version = self.version(&target);
@@ -377,6 +403,9 @@ impl World {
                 let result = (row != OpOutcome::Aborted).then(|| tool_result(row));
                 self.handle(node, Command::Closed { round, index, result, usage: Usage::default() });
             }
+            (Effect::ReadChildren(run), _) => self.read_children(node, &run),
+            (Effect::StartChild(run, number), _) => self.start_child(node, &run, number),
+            (Effect::EndChildren(run), stage) => self.end_children(node, run, stage),
             (Effect::RunTool(run, intent), Stage::First) => self.read_row(node, run, intent, Effect::RunTool),
             (Effect::Recover(run, intent), Stage::First) => self.read_row(node, run, intent, Effect::Recover),
             (Effect::RunTool(run, intent), Stage::Second(version)) => {
@@ -447,6 +476,12 @@ impl World {
                 let (round, index) = (run.call.round, run.call.index);
                 self.handle(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Unknown });
             }
+            (Effect::StartChild(run, number), _) => {
+                let _ = self.try_start(number as usize - 1);
+                let (round, index) = (run.group.round, run.group.index);
+                let started = Err(StartFailure::Later);
+                self.handle(node, Command::ChildStarted { round, index, number, started });
+            }
             _ => {}
         }
     }
@@ -454,10 +489,19 @@ impl World {
     /// A batch is in flight for longer than its node waits.
     fn delayed(&mut self, node: usize) {
         self.left.mishaps -= 1;
-        if let Some(Todo { effect: Effect::Append(append), .. }) = self.pop(node) {
-            let batch = append.batch;
-            self.late.push(Late::Batch(Arc::new(*append)));
-            self.handle(node, Command::AppendUnknown { batch });
+        match self.pop(node).map(|todo| todo.effect) {
+            Some(Effect::Append(append)) => {
+                let batch = append.batch;
+                self.late.push(Late::Batch(Arc::new(*append)));
+                self.handle(node, Command::AppendUnknown { batch });
+            }
+            Some(Effect::StartChild(run, number)) => {
+                self.late.push(Late::Start(number as usize - 1));
+                let (round, index) = (run.group.round, run.group.index);
+                let started = Err(StartFailure::Later);
+                self.handle(node, Command::ChildStarted { round, index, number, started });
+            }
+            _ => {}
         }
     }
 
@@ -465,6 +509,7 @@ impl World {
         match self.late.remove(late) {
             Late::Batch(append) => drop(Arc::make_mut(&mut self.thread).append(&append)),
             Late::Write(call, name, intent, version) => drop(self.write(&call, &name, &intent, version)),
+            Late::Start(child) => drop(self.try_start(child)),
         }
     }
 
@@ -487,12 +532,13 @@ impl World {
     }
 }
 
-/// Returns true if a node's next step sends a batch to the thread.
+/// Returns true if a node's next step sends a batch to the thread, or the start of a child.
 fn sends_batch(todo: &Todo) -> bool {
     match &todo.effect {
         Effect::Append(append) => {
             (append.opens.is_none() || todo.stage != Stage::First) && todo.stage != Stage::Second(u64::MAX)
         }
+        Effect::StartChild(..) => true,
         _ => false,
     }
 }

@@ -11,6 +11,7 @@ use folio_history::thread::{Append, Appended, OpenTurnRow};
 use folio_types::{CallId, Timestamp};
 use jiff::SignedDuration;
 
+use super::super::children::Child;
 use super::super::store::{Aggregates, ThreadRow, start_time};
 use super::scopes::Scope;
 use crate::turn::{Effect, Machine};
@@ -47,6 +48,12 @@ pub(in super::super) enum Action {
     SweepChecks { row: (u32, u64) },
     /// The sweep removes the row that it checked.
     SweepRemoves,
+    /// An open child turn ends.
+    ChildEnds { child: usize },
+    /// The node of an open child turn dies.
+    ChildLost { child: usize },
+    /// A notice, or the sweep, makes a node read the states of the children.
+    Notice { node: usize },
 }
 
 #[derive(Debug, Clone)]
@@ -54,6 +61,8 @@ pub(in super::super) struct World {
     pub scope: Arc<Scope>,
     pub thread: Arc<Thread>,
     pub aggregates: Arc<Aggregates>,
+    /// The children of the group of the first turn, by number.
+    pub children: Arc<Vec<Child>>,
     pub nodes: [NodeState; 2],
     pub late: Vec<Late>,
     /// State of each request of the scope.
@@ -112,6 +121,8 @@ pub(in super::super) enum Stage {
 pub(in super::super) enum Late {
     Batch(Arc<Append>),
     Write(CallId, String, Box<Intent>, u64),
+    /// The start of the child with this index.
+    Start(usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -141,6 +152,8 @@ pub(in super::super) struct Budget {
     pub model_fails: u8,
     pub sweeps: u8,
     pub watches: u8,
+    pub notices: u8,
+    pub lost_children: u8,
 }
 
 impl World {
@@ -150,6 +163,7 @@ impl World {
         Self {
             thread: Arc::new(Thread { row, history: History::new(), overwritten: false, fingerprint: 0 }),
             aggregates: Arc::new(Aggregates::default()),
+            children: Arc::new(vec![Child::Absent; scope.children]),
             nodes: [NodeState::default(), NodeState::default()],
             late: Vec::new(),
             asks: vec![AskState::Unsent; scope.asks.len()],
@@ -219,6 +233,7 @@ impl Node {
         let work = (&machine.state, &machine.buffered, &machine.in_flight, &machine.pending_failure, machine.owner);
         hash_debug(&work, &mut hasher);
         hash_debug(&(&machine.waiters, &machine.deferred, machine.next_event, machine.next_batch), &mut hasher);
+        hash_debug(&machine.children, &mut hasher);
         (machine.header.epoch, machine.header.version).hash(&mut hasher);
         hash_debug(&machine.history.last().map(|record| (&record.rounds, record.usage, &record.ended)), &mut hasher);
         hash_debug(&self.todo, &mut hasher);
@@ -231,6 +246,7 @@ impl Hash for World {
         self.thread.fingerprint.hash(state);
         self.thread.row.open_rows.hash(state);
         self.aggregates.hash(state);
+        self.children.hash(state);
         for node in &self.nodes {
             (node.live.as_ref().map(|live| live.fingerprint), node.loads, node.late).hash(state);
         }

@@ -8,7 +8,7 @@ use crate::rest::chat::result::tests::{call, round, turn};
 /// Returns the frames of a sequence of events.
 fn frames(kinds: Vec<EventKind>) -> Vec<Value> {
     let mut state = Frames::default();
-    let events = kinds.into_iter().zip(1..).map(|(kind, number)| Event { turn: turn(), number, kind });
+    let events = kinds.into_iter().zip(1..).map(|(kind, number)| Event::new(turn(), number, kind));
     events.flat_map(|event| state.of(&event, None)).collect()
 }
 
