@@ -14,6 +14,7 @@ pub mod audit;
 mod decide;
 mod dependent;
 mod document;
+mod document_part;
 mod entered_row;
 mod extraction;
 mod extraction_report;
@@ -58,6 +59,7 @@ pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, STRUCTURED_INVOICE_START, TextRecord,
     TextState, structured_invoice_name, text_record_of,
 };
+pub use document_part::{DocumentPart, PageRange, PartBudget, RefusedPart, part_name, part_path};
 pub use entered_row::{EnteredRow, RowVerdict, STALE_AFTER};
 pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
 pub use extraction_report::{

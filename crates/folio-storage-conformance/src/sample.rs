@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use folio_resources::{
-    AllowedMcpTool, Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange,
-    ExtractionFilter, Kind, McpServer, McpServerChange, McpServerFilter, McpToolText, ModelSettings,
+    AllowedMcpTool, Document, DocumentChange, DocumentFilter, DocumentPart, DocumentPatch, Extraction,
+    ExtractionChange, ExtractionFilter, Kind, McpServer, McpServerChange, McpServerFilter, McpToolText, ModelSettings,
     ModelSettingsChange, ModelSettingsId, NewPrompt, NewProposal, NewToken, Organization, OrganizationChange,
-    OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange,
+    OrganizationFilter, PartBudget, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange,
     ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema, SchemaChange,
     SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User, UserChange,
     UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
@@ -187,6 +187,14 @@ impl Sample for Document {
         let mut created = create_document(&seed.name, &seed.all());
         if let DocumentChange::Create(new) = &mut created {
             new.metadata = seed.metadata("KÖLN-Süd");
+            new.part = Some(DocumentPart {
+                parent: seed.document(),
+                position: 1,
+                path: "in/a.txt".to_owned(),
+                pages: None,
+                depth: 1,
+                budget: PartBudget::default(),
+            });
         }
         created
     }
@@ -200,6 +208,7 @@ impl Sample for Document {
         let all = DocumentFilter::default();
         vec![
             all.clone(),
+            DocumentFilter { parent: Some(seed.document()), ..all.clone() },
             DocumentFilter { name_search: Some(seed.name.clone()), ..all.clone() },
             DocumentFilter { all_tags: seed.all(), ..all.clone() },
             DocumentFilter { metadata: seed.metadata("süd"), ..all.clone() },
