@@ -15,6 +15,7 @@ use crate::memory;
 use crate::normal::{Bounded, bound, normalize};
 use crate::ocr::{Installed, Ocr, OcrBudget};
 use crate::options::{Isolation, Options};
+use crate::plain;
 use crate::sniff::{Route, route};
 use crate::tiff;
 use crate::worker::{Job, Line, Task};
@@ -143,6 +144,7 @@ impl TextReader {
             Route::Office => reader.office(media_type).await,
             Route::Image => reader.image().await,
             Route::Tiff => reader.tiff().await,
+            Route::Archive => Err(ReadError::NoText("an archive has no text of its own".to_owned())),
             Route::None => Err(ReadError::NoText(format!("Folio does not read the text of {media_type} files"))),
         };
         reading(self.result(pages).await)
@@ -159,6 +161,13 @@ impl TextReader {
             Err(ReadError::Locked(reason)) => Err(Error::invalid_field(PASSWORD_FIELD, reason)),
             result => reading(result),
         }
+    }
+
+    /// Divides a text into pages, like that of a text file.
+    pub(crate) async fn text(&self, text: &str) -> Result<Reading> {
+        let plain::Pages { texts, .. } = plain::pages(text, self.options.max_pages, self.options.document_chars);
+        let page = |text| ReadPage { text: Some(text), boxes: WordBoxes::default(), gap: None, first_cell: None };
+        reading(self.finish(texts.into_iter().map(page).collect()).await)
     }
 
     fn file_reader<'a>(&'a self, file: &'a Path, folder: &'a Path, password: Option<&'a Secret>) -> FileReader<'a> {
@@ -384,7 +393,11 @@ fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
             }
             Line::Refused { reason } => return Err(ReadError::Failed(reason)),
             Line::Locked { reason } => return Err(ReadError::Locked(reason)),
-            Line::Image | Line::RefusedLayers(_) => return Err(truncated()),
+            Line::Image
+            | Line::Part { .. }
+            | Line::RefusedPart { .. }
+            | Line::Bookmarks(_)
+            | Line::RefusedLayers(_) => return Err(truncated()),
             Line::End => return Ok(pages),
         }
     }

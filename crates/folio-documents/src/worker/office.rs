@@ -145,6 +145,8 @@ fn config() -> ExtractionConfig {
         html_options: Some(ConversionOptions { extract_metadata: false, ..ConversionOptions::default() }),
         // A value must have the same characters as in the file.
         escape_markdown: false,
+        // Attachments are documents of their own.
+        max_archive_depth: 0,
         // The limit of processor time ends the process.
         extraction_timeout_secs: None,
         security_limits: Some(SecurityLimits {
