@@ -79,7 +79,7 @@ pub(crate) async fn take_in(
         let (position, path) = (part.part.position, part.part.path.clone());
         match uploader.store_part(document, part, &source).await? {
             PartOutcome::Created(_) | PartOutcome::Existing => lines.push((position, path)),
-            PartOutcome::Refused(reason) => refused.push(RefusedPart::new(position, path, &reason)),
+            PartOutcome::Refused(error) => refused.push(RefusedPart::new(position, path, &error.message)),
         }
     }
     // The refusal of the rest of the file is the last one.

@@ -40,8 +40,8 @@ pub(crate) enum PartOutcome {
     Created(Box<Document>),
     /// An earlier attempt created the document, which may be deleted since.
     Existing,
-    /// The part cannot become a document, for this reason.
-    Refused(String),
+    /// The part cannot become a document.
+    Refused(Error),
 }
 
 impl Uploader {
@@ -58,7 +58,7 @@ impl Uploader {
         match self.upload_part(parent, part, request, file).await {
             Ok(outcome) => Ok(outcome),
             Err(error) if error.code == Code::AlreadyExists => Ok(PartOutcome::Existing),
-            Err(error) if is_refusal(&error) => Ok(PartOutcome::Refused(error.message)),
+            Err(error) if is_refusal(&error) => Ok(PartOutcome::Refused(error)),
             Err(error) => Err(error),
         }
     }

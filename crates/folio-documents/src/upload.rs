@@ -195,6 +195,10 @@ impl Uploader {
         &self.stores
     }
 
+    pub(crate) fn reader(&self) -> &TextReader {
+        &self.reader
+    }
+
     /// Returns the maximum size of an upload by the organization's quotas. A repeated upload whose document is already
     /// stored is not bounded.
     async fn available(&self, org: &OrgId, id: &DocumentId, bytes: u64, declared: Option<u64>) -> Result<u64> {
@@ -364,12 +368,17 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 impl Uploader {
+    /// Waits for a permit to start a child process for a request.
+    pub(crate) async fn reader_permit(&self, org: &OrgId) -> Result<Permit<OrgId>> {
+        let deadline = Instant::now() + PROTECTED_WAIT;
+        self.protected.acquire(org, 1, deadline).await.map_err(|_| {
+            Error::exhausted(Reason::Overloaded, "too many PDFs of requests are read").retry_after(PROTECTED_RETRY)
+        })
+    }
+
     /// Reads the stored bytes of a protected PDF in a child process.
     async fn read_protected(&self, key: &BlobKey, password: &Secret) -> Result<Reading> {
-        let deadline = Instant::now() + PROTECTED_WAIT;
-        let _permit = self.protected.acquire(&key.org, 1, deadline).await.map_err(|_| {
-            Error::exhausted(Reason::Overloaded, "too many protected PDFs are read").retry_after(PROTECTED_RETRY)
-        })?;
+        let _permit = self.reader_permit(&key.org).await?;
         let blob = self.stores.blobs.open(key).await?.ok_or_else(|| Error::not_found("blob", &key.blob))?;
         let scratch = self.reader.scratch();
         tokio::fs::create_dir_all(&scratch).await.map_err(disk)?;
