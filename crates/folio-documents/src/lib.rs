@@ -46,7 +46,7 @@ pub use machine::check_machine;
 pub use options::{Isolation, Options};
 pub use page_renderer::PageRenderer;
 pub use reader::{Reading, TextReader};
-pub use split::{PageBookmark, SplitPart, default_name};
+pub use split::{PageBookmark, SplitPart, check_split_parts, default_name};
 pub use split_proposal::{PageHint, ProposedPart, SplitReason, propose_split};
 
 pub use upload::{NewUpload, Upload, Uploaded, Uploader};

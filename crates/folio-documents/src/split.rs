@@ -49,7 +49,8 @@ impl Uploader {
         document: &Document,
         parts: &[SplitPart],
     ) -> Result<Vec<Document>> {
-        check_parts(document, parts)?;
+        check_split_parts(parts)?;
+        check_document(document, parts)?;
         let new: Vec<DocumentId> = (1..=parts.len()).map(|number| part_id(principal, request, document, number)).collect();
         if let Some(first) = new.first()
             && let Some(found) = self.stores().of::<Document>().get(&document.org, first).await?
@@ -177,19 +178,10 @@ fn check_pages(document: &Document, pages: PageRange) -> Result<()> {
 }
 
 /// Checks that the parts are 2 to [`limits::SPLIT_PARTS_MAX`] ascending ranges without a common page. Pages may be left out.
-fn check_parts(document: &Document, parts: &[SplitPart]) -> Result<()> {
-    if route(&document.media_type) != Route::Pdf {
-        let message = format!("only a PDF can be split, the file is {}", document.media_type);
-        return Err(Error::precondition(Reason::UnsupportedType, message));
-    }
-    if document.is_protected {
-        let message = "the PDF cannot be split: it is protected by a password, which is not stored";
-        return Err(Error::precondition(Reason::UnsupportedType, message));
-    }
-    if matches!(document.state, TextState::Uploaded | TextState::Processing) {
-        let message = "the text of the document is not extracted yet; its pages are unknown";
-        return Err(Error::precondition(Reason::NoText, message));
-    }
+///
+/// # Errors
+/// `INVALID_FIELD` of `parts`.
+pub fn check_split_parts(parts: &[SplitPart]) -> Result<()> {
     if !(2..=limits::SPLIT_PARTS_MAX).contains(&parts.len()) {
         let problem = format!("has {} elements, expected 2 to {}", parts.len(), limits::SPLIT_PARTS_MAX);
         return Err(Error::invalid_field("parts", problem));
@@ -201,13 +193,32 @@ fn check_parts(document: &Document, parts: &[SplitPart]) -> Result<()> {
             let problem = format!("pages {first} to {last} are no ascending range after page {previous}");
             return Err(Error::invalid_field(format!("parts[{at}]"), problem));
         }
-        // The pages of a document without text are not counted; the child process checks them.
-        if document.state == TextState::Ready && last > document.pages {
-            let problem = format!("the document has the pages 1 to {}, and not {last}", document.pages);
-            return Err(Error::invalid_field(format!("parts[{at}].last_page"), problem));
-        }
         part.name.as_ref().map_or(Ok(()), |name| check_name(&format!("parts[{at}].name"), name))?;
         previous = last;
+    }
+    Ok(())
+}
+
+/// Checks that a document is a PDF with the pages of the parts.
+fn check_document(document: &Document, parts: &[SplitPart]) -> Result<()> {
+    if route(&document.media_type) != Route::Pdf {
+        let message = format!("only a PDF can be split, the file is {}", document.media_type);
+        return Err(Error::precondition(Reason::UnsupportedType, message));
+    }
+    if document.is_protected {
+        let message = "the PDF cannot be split: it is protected by a password, which is not stored";
+        return Err(Error::precondition(Reason::UnsupportedType, message));
+    }
+    if !document.state.is_settled() {
+        let message = "the text of the document is not extracted yet; its pages are unknown";
+        return Err(Error::precondition(Reason::NoText, message));
+    }
+    // The pages of a document without text are not counted; the child process checks them.
+    if document.state == TextState::Ready
+        && let Some(at) = parts.iter().position(|part| part.pages.last > document.pages)
+    {
+        let problem = format!("the document has the pages 1 to {}", document.pages);
+        return Err(Error::invalid_field(format!("parts[{at}].last_page"), problem));
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ pub mod credits;
 mod declaration;
 pub mod document_notes;
 mod document_selection;
+pub mod document_splits;
 pub mod document_watch;
 pub mod documents;
 pub mod exports;

@@ -5,6 +5,7 @@ mod cleanup;
 mod files;
 mod fuzz;
 mod ingestion;
+mod intake;
 mod isolation;
 mod kinds;
 mod malformed;
@@ -13,6 +14,7 @@ mod page_images;
 mod pdf_forms;
 mod protected;
 mod recognition;
+mod splits;
 mod uploads;
 mod word_boxes;
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod document;
+mod document_parts;
 pub(crate) mod eval;
 mod export;
 pub(crate) mod extract;
