@@ -58,8 +58,7 @@ pub(crate) async fn take_in(
     document: &Document,
     (file, folder): (&std::path::Path, &std::path::Path),
 ) -> Result<Report> {
-    let (depth, budget) =
-        document.part.as_ref().map_or((0, PartBudget::UPLOAD), |part| (part.depth, part.budget));
+    let (depth, budget) = document.part.as_ref().map_or((0, PartBudget::UPLOAD), |part| (part.depth, part.budget));
     if depth >= limits::PART_DEPTH_MAX {
         let most = limits::PART_DEPTH_MAX;
         let reason = format!("mails and archives are nested in at most {most} levels");
@@ -84,10 +83,16 @@ pub(crate) async fn take_in(
     }
     // The refusal of the rest of the file is the last one.
     refused.sort_by_key(|part| part.position.checked_sub(1).unwrap_or(u32::MAX));
-    lines.extend(refused.iter().map(|part| (part.position, format!("{} (refused: {})", part.path, part.reason))));
+    lines.extend(refused.iter().map(|part| (part.position, refusal(part))));
     lines.sort_by_key(|(position, _)| position.checked_sub(1).unwrap_or(u32::MAX));
     let listing = lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n");
     Ok(Report { listing, refused: bounded(refused), failure: None })
+}
+
+/// Returns the line of a refused part in the list of parts.
+fn refusal(RefusedPart { path, reason, .. }: &RefusedPart) -> String {
+    let path = if path.is_empty() { "…" } else { path };
+    format!("{path} (refused: {reason})")
 }
 
 impl Report {
@@ -244,10 +249,8 @@ mod tests {
         assert_eq!(archive.part.budget, PartBudget { parts: 7, bytes: 700 });
         assert_eq!(one.part.budget, PartBudget::default());
         // Another reader may find a further part before.
-        let other = parts(vec![
-            candidate(1, "logo.png", "cc", "image/png"),
-            candidate(2, "a.pdf", "aa", "application/pdf"),
-        ]);
+        let other =
+            parts(vec![candidate(1, "logo.png", "cc", "image/png"), candidate(2, "a.pdf", "aa", "application/pdf")]);
         assert_eq!(other[1].id, one.id);
     }
 

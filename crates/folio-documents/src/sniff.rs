@@ -295,7 +295,7 @@ mod tests {
         let size = u32::try_from(content.len()).unwrap().to_le_bytes();
         let length = u16::try_from(name.len()).unwrap().to_le_bytes();
         let start = [ZIP_MEMBER, &[20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &size, &size, &length, &[0, 0]].concat();
-        [&start, name.as_bytes(), content].concat()
+        [start.as_slice(), name.as_bytes(), content].concat()
     }
 
     #[test]

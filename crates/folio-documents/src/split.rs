@@ -51,7 +51,8 @@ impl Uploader {
     ) -> Result<Vec<Document>> {
         check_split_parts(parts)?;
         check_document(document, parts)?;
-        let new: Vec<DocumentId> = (1..=parts.len()).map(|number| part_id(principal, request, document, number)).collect();
+        let new: Vec<DocumentId> =
+            (1..=parts.len()).map(|number| part_id(principal, request, document, number)).collect();
         if let Some(first) = new.first()
             && let Some(found) = self.stores().of::<Document>().get(&document.org, first).await?
             && let Some(complete) = self.repeated(found, &new, parts).await?
@@ -173,8 +174,7 @@ fn check_pages(document: &Document, pages: PageRange) -> Result<()> {
     if document.part.as_ref().and_then(|part| part.pages) == Some(pages) {
         return Ok(());
     }
-    let message = "this request_id was used for other parts";
-    Err(Error::new(folio_types::Code::AlreadyExists, Reason::RequestIdConflict, message))
+    Err(Error::request_id_conflict())
 }
 
 /// Checks that the parts are 2 to [`limits::SPLIT_PARTS_MAX`] ascending ranges without a common page. Pages may be left out.

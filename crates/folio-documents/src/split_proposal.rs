@@ -83,9 +83,9 @@ pub struct PageHint {
 impl PageHint {
     pub fn of(text: &str) -> Self {
         let lines: Vec<String> = text.lines().map(line).filter(|line| !line.is_empty()).collect();
-        let ends = lines.iter().rev().take(NUMBER_LINES).chain(lines.iter().take(NUMBER_LINES));
+        let mut ends = lines.iter().rev().take(NUMBER_LINES).chain(lines.iter().take(NUMBER_LINES));
         Self {
-            number: ends.into_iter().find_map(|line| page_number(line)),
+            number: ends.find_map(|line| page_number(line)),
             document_number: document_number(lines.get(..HEAD_LINES).unwrap_or(&lines)),
             is_blank: !text.chars().any(char::is_alphanumeric),
             first_line: lines.into_iter().next().unwrap_or_default(),
@@ -102,7 +102,8 @@ fn line(text: &str) -> String {
 /// Returns the printed number of a page: the number after a word for page, which is alone, or followed by the number of pages.
 fn page_number(line: &str) -> Option<u32> {
     let separated = line.replace('/', " / ");
-    let words: Vec<&str> = separated.split_whitespace().map(|word| word.trim_matches([':', '.', ',', '-', '|'])).collect();
+    let words: Vec<&str> =
+        separated.split_whitespace().map(|word| word.trim_matches([':', '.', ',', '-', '|'])).collect();
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
     words.windows(2).enumerate().find_map(|(at, pair)| {
         let [word, number] = pair else { return None };
@@ -219,10 +220,8 @@ mod tests {
 
     #[test]
     fn numbering_that_restarts_starts_a_document() {
-        let parts = proposed(
-            &["Acme\nPage 1 of 2", "more\nPage 2 of 2", "Other\nSeite: 1/1", "third\n- Page 1 -"],
-            &[],
-        );
+        let parts =
+            proposed(&["Acme\nPage 1 of 2", "more\nPage 2 of 2", "Other\nSeite: 1/1", "third\n- Page 1 -"], &[]);
         let starts: Vec<_> = parts.iter().map(|part| (part.0, part.1)).collect();
         assert_eq!(starts, [(1, 2), (3, 3), (4, 4)]);
         assert_eq!(parts[1].2, [SplitReason::NumberingRestarts]);

@@ -142,7 +142,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_index_has_the_parts_before_the_end_of_a_truncated_output() {
-        let output = b"{\"part\":{\"path\":\"a\",\"size\":3}}\nx\ny{\"refused_part\":{\"path\":\"b\",\"reason\":\"r\"}}\n\
+        let output =
+            b"{\"part\":{\"path\":\"a\",\"size\":3}}\nx\ny{\"refused_part\":{\"path\":\"b\",\"reason\":\"r\"}}\n\
             {\"part\":{\"path\":\"c\",\"size\":2}}\nzz\"end\"\n";
         let whole = indexed(output, 9).await;
         let paths: Vec<_> = whole.entries.iter().map(|entry| entry.path.as_str()).collect();

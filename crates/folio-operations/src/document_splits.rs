@@ -29,7 +29,7 @@ pub struct NamedPart {
 }
 
 impl Operation for ProposeSplit {
-    const DECLARATION: Declaration = SERVICE.read("ProposeSplit").long().quota(Quota::Storage);
+    const DECLARATION: Declaration = SERVICE.read("ProposeSplit").long();
     type Output = Vec<NamedPart>;
 
     async fn run(self, context: &Context) -> Result<Vec<NamedPart>> {
@@ -40,7 +40,7 @@ impl Operation for ProposeSplit {
         }
         check_ready(&document)?;
         let hints = hints(context, &document).await?;
-        let bookmarks = context.uploader()?.bookmarks(&document).await?;
+        let bookmarks = context.bookmarks(&document).await?;
         let parts = propose_split(&hints, &bookmarks).into_iter();
         Ok(parts.map(|part| NamedPart { name: default_name(&document.name, part.pages), part }).collect())
     }

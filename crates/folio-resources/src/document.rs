@@ -6,8 +6,8 @@ use folio_types::op::{OpResult, Write};
 use folio_types::{BlobId, BlobKey, DocumentId, OrgId, Result, TagId, Timestamp, UnknownFields, UserId};
 use serde::{Deserialize, Serialize};
 
-use crate::resource::common_functions;
 use crate::document_part::part_term;
+use crate::resource::common_functions;
 use crate::tag_set::{distinct, tag_terms};
 use crate::{Cleanup, Condition, DocumentPart, ListRow, Plan, RefusedPart, Resource, folded};
 

@@ -8,8 +8,8 @@ use crate::term;
 
 /// Characters that reverse or hide text, so that a name looks like another one.
 const BIDIRECTIONAL: [char; 12] = [
-    '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}',
-    '\u{2069}', '\u{61c}',
+    '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}',
+    '\u{2068}', '\u{2069}', '\u{61c}',
 ];
 /// Maximum length of the extension that the end of a name keeps, in characters.
 const EXTENSION_CHARS: usize = 10;

@@ -8,10 +8,10 @@ use folio_resources::{
     AllowedMcpTool, Document, DocumentChange, DocumentFilter, DocumentPart, DocumentPatch, Extraction,
     ExtractionChange, ExtractionFilter, Kind, McpServer, McpServerChange, McpServerFilter, McpToolText, ModelSettings,
     ModelSettingsChange, ModelSettingsId, NewPrompt, NewProposal, NewToken, Organization, OrganizationChange,
-    OrganizationFilter, PartBudget, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange,
-    ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema, SchemaChange,
-    SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User, UserChange,
-    UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
+    OrganizationFilter, PartBudget, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal,
+    ProposalChange, ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema,
+    SchemaChange, SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User,
+    UserChange, UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;

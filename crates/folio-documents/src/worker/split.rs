@@ -32,12 +32,7 @@ pub(crate) struct Bookmark {
 }
 
 /// Writes a part for each range of pages (first and last page), or [`Line::Refused`].
-pub(super) fn split(
-    input: &[u8],
-    ranges: &[(u32, u32)],
-    limits: UnpackLimits,
-    output: &mut Output,
-) -> io::Result<()> {
+pub(super) fn split(input: &[u8], ranges: &[(u32, u32)], limits: UnpackLimits, output: &mut Output) -> io::Result<()> {
     // A malformed file may panic the library.
     let opened = catch_unwind(|| open(input)).unwrap_or_else(|_| Err("the file is damaged".to_owned()));
     let source = match opened {
@@ -51,7 +46,9 @@ pub(super) fn split(
         let part = match written {
             Ok(part) if part.len() as u64 > limits.part_bytes.min(bytes_left) => {
                 let most = limits.part_bytes;
-                return output.refused(format!("pages {first} to {last} have more than {most} bytes, or all parts together too many"));
+                return output.refused(format!(
+                    "pages {first} to {last} have more than {most} bytes, or all parts together too many"
+                ));
             }
             Ok(part) => part,
             Err(reason) => return output.refused(reason),
@@ -109,7 +106,7 @@ impl Source {
         // The objects keep their ids until all of them are copied.
         part.max_id = self.file.max_id;
         let (root, catalog) = (part.new_object_id(), part.new_object_id());
-        let mut copy = Copy { source: self, pages: ids.iter().copied().collect(), pending: Vec::new(), part };
+        let mut copy = PartCopy { source: self, pages: ids.iter().copied().collect(), pending: Vec::new(), part };
         for id in copy.pages.clone() {
             let mut page = self.page(id)?;
             page.set("Parent", Object::Reference(root));
@@ -190,7 +187,7 @@ impl Source {
 }
 
 /// A part that is copied from its source.
-struct Copy<'a> {
+struct PartCopy<'a> {
     source: &'a Source,
     /// The pages of the part.
     pages: BTreeSet<ObjectId>,
@@ -199,7 +196,7 @@ struct Copy<'a> {
     part: Document,
 }
 
-impl Copy<'_> {
+impl PartCopy<'_> {
     fn copy_pending(&mut self) {
         while let Some(id) = self.pending.pop() {
             if self.part.objects.contains_key(&id) {

@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_part_has_pages_and_optionally_a_name() {
-        let expected = |first_page, last_page, name: &str| v1::SplitPart { first_page, last_page, name: name.to_owned() };
+        let expected =
+            |first_page, last_page, name: &str| v1::SplitPart { first_page, last_page, name: name.to_owned() };
         assert_eq!(part("1-3"), Ok(expected(1, 3, "")));
         assert_eq!(part("4=April = paid.pdf"), Ok(expected(4, 4, "April = paid.pdf")));
         for bad in ["", "0", "3-1", "a", "1-", "-2"] {

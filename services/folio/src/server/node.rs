@@ -7,8 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use folio_cluster::NodeServer;
 use folio_documents::{
-    Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, PageRenderer, TextReader, Uploader,
-    always_sweeper,
+    Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, PageRenderer, TextReader, Uploader, always_sweeper,
 };
 use folio_jobs::JobHints;
 use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};

@@ -310,8 +310,7 @@ impl Server {
         let meter = Arc::new(QuotaMeter::new(meter, slots)) as SharedMeter;
         let ingest = IngestHandle::new(shared.jobs.clone());
         let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest.clone()), &reading);
-        let ingestor =
-            Ingestor::start(stores.clone(), ingest, Arc::clone(&environment), reader, uploader.clone());
+        let ingestor = Ingestor::start(stores.clone(), ingest, Arc::clone(&environment), reader, uploader.clone());
         let (turns, cleaning) = (shared.turns.clone(), CleanupOptions::default());
         let (cleaner, clean_up) =
             Cleaner::start(stores.clone(), turns, Arc::clone(&environment), cleaning, always_sweeper());

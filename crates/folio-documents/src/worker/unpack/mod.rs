@@ -135,9 +135,7 @@ impl Parts<'_> {
             size if size > ratio_max => {
                 self.refuse(path, format_args!("it has more than {RATIO_MAX} times its compressed size"))
             }
-            size if size > part_bytes => {
-                self.refuse(path, format_args!("a document has at most {part_bytes} bytes"))
-            }
+            size if size > part_bytes => self.refuse(path, format_args!("a document has at most {part_bytes} bytes")),
             size if size > max => {
                 self.refuse(path, format_args!("the documents of this file have at most {all} bytes together"))
             }

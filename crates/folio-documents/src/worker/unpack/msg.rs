@@ -61,11 +61,11 @@ pub(super) fn read(input: Vec<u8>, parts: &mut Parts<'_>) -> Result<(), Stop> {
 fn add(message: &mut Message, attachment: &Path, parts: &mut Parts<'_>) -> Result<(), Stop> {
     let properties = bytes(message, &attachment.join(PROPERTIES), PROPERTY_BYTES).unwrap_or_default();
     let property = |id| fixed_property(properties.get(ATTACHMENT_HEADER..).unwrap_or_default(), id);
-    if property(IS_HIDDEN).is_some_and(|hidden| hidden & 0xffff != 0) || property(FLAGS).unwrap_or(0) & IS_IN_TEXT != 0 {
+    if property(IS_HIDDEN).is_some_and(|hidden| hidden & 0xffff != 0) || property(FLAGS).unwrap_or(0) & IS_IN_TEXT != 0
+    {
         return Ok(());
     }
-    let mut names = NAMES.into_iter().filter_map(|id| text(message, attachment, id));
-    let name = names.next().unwrap_or_default();
+    let name = NAMES.into_iter().find_map(|id| text(message, attachment, id)).unwrap_or_default();
     match property(METHOD).unwrap_or(BY_VALUE) {
         BY_VALUE => {
             let max = parts.bytes_left().saturating_add(1);
