@@ -124,7 +124,8 @@ async fn attachments_become_documents_with_the_tags_of_their_mail_once() {
     let (_ingestor, queue) = fixture.ingestor(options());
     let (document, parts) = fixture.taken_in(&id).await;
     assert_eq!(document.state, TextState::Ready, "{document:?}");
-    let [refused] = &refusals(&document)[..] else { panic!("{document:?}") };
+    let refused = refusals(&document);
+    let [refused] = &refused[..] else { panic!("{document:?}") };
     assert!(refused.0 == 3 && refused.1 == "run.exe" && refused.2.contains("not accepted"), "{refused:?}");
 
     let names: Vec<_> = parts.iter().map(|part| part.name.as_str()).collect();
