@@ -3,6 +3,7 @@
 use folio_documents::SplitPart;
 use folio_resources::PageRange;
 use folio_types::{Reason, RequestId};
+use lopdf::dictionary;
 
 use super::protected::protected;
 use super::*;
@@ -79,16 +80,16 @@ async fn bookmarks_of_the_first_level_are_read() {
     let fixture = Fixture::new();
     let mut pdf = lopdf::Document::load_mem(&invoices()).unwrap();
     let pages = pdf.get_pages();
-    let second = pdf.add_object(lopdf::dictionary! {
+    let second = pdf.add_object(dictionary! {
         "Title" => lopdf::Object::string_literal("Invoice 18"),
-        "A" => lopdf::dictionary! { "S" => "GoTo", "D" => vec![pages[&3].into(), "Fit".into()] },
+        "A" => dictionary! { "S" => "GoTo", "D" => vec![pages[&3].into(), "Fit".into()] },
     });
-    let first = pdf.add_object(lopdf::dictionary! {
+    let first = pdf.add_object(dictionary! {
         "Title" => lopdf::Object::string_literal("Invoice 17"),
         "Dest" => vec![pages[&1].into(), "Fit".into()],
         "Next" => second,
     });
-    let outlines = pdf.add_object(lopdf::dictionary! { "First" => first, "Last" => second });
+    let outlines = pdf.add_object(dictionary! { "First" => first, "Last" => second });
     pdf.catalog_mut().unwrap().set("Outlines", outlines);
     let mut bytes = Vec::new();
     pdf.save_to(&mut bytes).unwrap();
