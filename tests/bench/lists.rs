@@ -96,6 +96,7 @@ impl Fixture {
             is_protected: false,
             has_auto_create: false,
             auto_create_budget: None,
+            part: None,
             tags: if number.is_multiple_of(TAGGED) { vec![tag.clone()] } else { vec![] },
             metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
         };

@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 
 use crate::ocr::Installed;
 use crate::reader::TextReader;
+use crate::upload::Uploader;
 use attempts::Ingestion;
 
 const QUEUE: &str = "texts";
@@ -126,12 +127,19 @@ pub struct Ingestor {
 }
 
 impl Ingestor {
-    /// Starts to read the documents in the queue and the pending documents of the store.
-    pub fn start(stores: Stores, queue: IngestHandle, environment: Arc<dyn Environment>, reader: TextReader) -> Self {
+    /// Starts to read the documents in the queue and the pending documents of the store. `uploader` creates the documents of the
+    /// parts of mails and archives.
+    pub fn start(
+        stores: Stores,
+        queue: IngestHandle,
+        environment: Arc<dyn Environment>,
+        reader: TextReader,
+        uploader: Uploader,
+    ) -> Self {
         let (stop, cancel) = (CancellationToken::new(), CancellationToken::new());
         let actor = Actor {
             worker: Incarnation::generate(environment.as_ref()),
-            work: Arc::new(Ingestion { stores, environment, reader }),
+            work: Arc::new(Ingestion { stores, environment, reader, uploader }),
             stop: stop.clone(),
             cancel: cancel.clone(),
             queue,

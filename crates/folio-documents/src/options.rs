@@ -52,8 +52,8 @@ folio_types::settings! {
         /// Maximum number of page images and PDF renditions that are made concurrently. Further requests wait; organizations
         /// take turns.
         pub page_images: usize = 1,
-        /// Maximum number of protected PDFs that uploads read concurrently. Further uploads wait; organizations take
-        /// turns.
+        /// Maximum number of protected PDFs that uploads read, and of PDFs that requests split or propose to split, concurrently.
+        /// Further requests wait; organizations take turns.
         pub protected_uploads: usize = 1,
         /// Maximum wall-clock time and processor time of rendering the image of a page, in seconds.
         pub page_image_seconds: u64 = 20,
@@ -111,7 +111,7 @@ folio_types::settings! {
 
 impl Options {
     /// Returns the options without the child processes of a role that the process does not have: gateways read
-    /// protected PDFs of uploads, nodes read documents and render images.
+    /// protected PDFs of uploads and split PDFs, nodes read documents and render images.
     #[must_use]
     pub fn for_roles(self, is_gateway: bool, is_node: bool) -> Self {
         let only = |is_used: bool, children: usize| if is_used { children } else { 0 };

@@ -18,7 +18,7 @@ use crate::isolate::{ChildError, ChildProcesses, Files};
 use crate::memory;
 use crate::options::Options;
 use crate::reader;
-use crate::sniff::{Route, is_image, route};
+use crate::sniff::{Route, is_image, is_mail, route};
 use crate::worker::{Job, Line, Task};
 use crate::{ocr, pdf_form};
 
@@ -135,7 +135,7 @@ impl PageRenderer {
                     "a PDF file has no PDF rendition: download the original",
                 )),
                 // LibreOffice reads no mail.
-                (Route::Office, Some(program)) if media_type != "message/rfc822" => Ok(Method::Soffice(program)),
+                (Route::Office, Some(program)) if !is_mail(media_type) => Ok(Method::Soffice(program)),
                 _ => Ok(Method::Text),
             },
         }
@@ -145,7 +145,7 @@ impl PageRenderer {
         let is_pdf = match route(media_type) {
             Route::Pdf => true,
             Route::Image | Route::Tiff => false,
-            Route::Text | Route::Office | Route::None => {
+            Route::Text | Route::Office | Route::Archive | Route::None => {
                 let message = format!("Folio renders pages of PDF, PNG, JPEG and TIFF files, and not of {media_type}");
                 return Err(Error::precondition(Reason::UnsupportedType, message));
             }

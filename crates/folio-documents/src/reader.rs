@@ -15,6 +15,7 @@ use crate::memory;
 use crate::normal::{Bounded, bound, normalize};
 use crate::ocr::{Installed, Ocr, OcrBudget};
 use crate::options::{Isolation, Options};
+use crate::plain;
 use crate::sniff::{Route, route};
 use crate::structure::{self, TextForm};
 use crate::tiff;
@@ -159,6 +160,7 @@ impl TextReader {
             Route::Office => reader.office(media_type).await,
             Route::Image => reader.image().await,
             Route::Tiff => reader.tiff().await,
+            Route::Archive => Err(ReadError::NoText("an archive has no text of its own".to_owned())),
             Route::None => Err(ReadError::NoText(format!("Folio does not read the text of {media_type} files"))),
         };
         reading(self.result(TextForm::of(media_type), pages).await)
@@ -175,6 +177,13 @@ impl TextReader {
             Err(ReadError::Locked(reason)) => Err(Error::invalid_field(PASSWORD_FIELD, reason)),
             result => reading(result),
         }
+    }
+
+    /// Divides a text into pages, like that of a text file.
+    pub(crate) async fn text(&self, text: &str) -> Result<Reading> {
+        let plain::Pages { texts, .. } = plain::pages(text, self.options.max_pages, self.options.document_chars);
+        let page = |text| ReadPage::recognized((text, WordBoxes::default()));
+        reading(self.finish(TextForm::Plain, texts.into_iter().map(page).collect()).await)
     }
 
     fn file_reader<'a>(&'a self, file: &'a Path, folder: &'a Path, password: Option<&'a Secret>) -> FileReader<'a> {
@@ -409,7 +418,11 @@ fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
             }
             Line::Refused { reason } => return Err(ReadError::Failed(reason)),
             Line::Locked { reason } => return Err(ReadError::Locked(reason)),
-            Line::Image | Line::RefusedLayers(_) => return Err(truncated()),
+            Line::Image
+            | Line::Part { .. }
+            | Line::RefusedPart { .. }
+            | Line::FirstLevelBookmarks(_)
+            | Line::RefusedLayers(_) => return Err(truncated()),
             Line::End => return Ok(pages),
         }
     }

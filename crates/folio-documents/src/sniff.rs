@@ -5,11 +5,13 @@
 //! | PDF | `application/pdf` | its text layer, otherwise OCR |
 //! | PNG, JPEG, TIFF | `image/…` | OCR |
 //! | HTML | `text/html` | Markdown |
-//! | mail with its header, name ends in `.eml` | `message/rfc822` | Markdown |
+//! | mail with its header, name ends in `.eml` | `message/rfc822` | Markdown; attachments become documents |
+//! | message of Outlook, by its class or with a name that ends in `.msg` | `application/vnd.ms-outlook` | as mail |
+//! | ZIP, TAR, gzip (with a TAR archive) | `application/zip`, `application/x-tar`, `application/gzip` | the list of the members, which become documents |
 //! | office documents (Microsoft, OpenDocument), RTF, EPUB | as detected | Markdown; a page for each sheet or slide |
 //! | other text | `text/plain`, or by the name's extension `text/markdown`, `text/csv` | unchanged |
 //! | other images, books and documents | as detected | none: stored as `no_text` |
-//! | programs, archives, audio, video, fonts, unknown content | refused with `UNSUPPORTED_TYPE` | – |
+//! | programs, other archives, audio, video, fonts, unknown content | refused with `UNSUPPORTED_TYPE` | – |
 //!
 //! The content determines the type. The extension only distinguishes types of text, and a media type declared by the
 //! client is ignored.
@@ -34,8 +36,27 @@ pub enum Route {
     Text,
     /// An office document, HTML or mail.
     Office,
+    /// The list of the members of an archive.
+    Archive,
     None,
 }
+
+/// The media type of mail in the format of the internet.
+pub(crate) const EML: &str = "message/rfc822";
+/// The media type of a message of Outlook.
+pub(crate) const MSG: &str = "application/vnd.ms-outlook";
+pub(crate) const ZIP: &str = "application/zip";
+pub(crate) const TAR: &str = "application/x-tar";
+/// The media type of a compressed TAR archive.
+pub(crate) const GZIP: &str = "application/gzip";
+/// First bytes of a compound file: an office document or message of Microsoft.
+const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
+/// The class of the root of a compound file that is a message of Outlook.
+const OUTLOOK_CLASS: &[u8] = b"\x0b\x0d\x02\x00\x00\x00\x00\x00\xc0\x00\x00\x00\x00\x00\x00\x46";
+/// First bytes of a member of a ZIP archive.
+const ZIP_MEMBER: &[u8] = b"PK\x03\x04";
+/// The first member of most office documents.
+const CONTENT_TYPES: &[u8] = b"[Content_Types].xml";
 
 /// The media type of an office document of Microsoft whose first bytes do not determine the program.
 pub(crate) const UNKNOWN_OFFICE: &str = "application/vnd.openxmlformats-officedocument";
@@ -46,8 +67,10 @@ pub fn route(media_type: &str) -> Route {
         "image/png" | "image/jpeg" => Route::Image,
         "image/tiff" => Route::Tiff,
         "text/plain" | "text/markdown" | "text/csv" => Route::Text,
+        ZIP | TAR | GZIP => Route::Archive,
         "text/html"
-        | "message/rfc822"
+        | EML
+        | MSG
         | "application/rtf"
         | "application/epub+zip"
         | "application/msword"
@@ -58,6 +81,15 @@ pub fn route(media_type: &str) -> Route {
         }
         _ => Route::None,
     }
+}
+
+pub(crate) fn is_mail(media_type: &str) -> bool {
+    matches!(media_type, EML | MSG)
+}
+
+/// Returns true for a file whose parts become documents.
+pub(crate) fn has_parts(media_type: &str) -> bool {
+    is_mail(media_type) || route(media_type) == Route::Archive
 }
 
 /// Returns true if the PDF rendition of a file shows the images of the file.
@@ -77,8 +109,14 @@ pub fn sniff(name: &str, beginning: &[u8]) -> Result<&'static str> {
     // PDF readers accept bytes before the mark. A text that mentions the mark is not a PDF.
     let is_text = plain::looks_like_text(beginning);
     let first = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning).trim_ascii_start();
-    if first.starts_with(b"%PDF-") || (!is_text && contains(beginning.get(..1024).unwrap_or(beginning), b"%PDF-")) {
+    let start = beginning.get(..1024).unwrap_or(beginning);
+    // An archive may start with a PDF.
+    let has_members = has_members(beginning);
+    if first.starts_with(b"%PDF-") || (!is_text && !has_members && contains(start, b"%PDF-")) {
         return Ok("application/pdf");
+    }
+    if beginning.starts_with(COMPOUND) && is_message(name, beginning) {
+        return Ok(MSG);
     }
     if beginning.starts_with(b"{\\rtf") {
         return Ok("application/rtf");
@@ -98,7 +136,7 @@ fn text_media_type(name: &str, beginning: &[u8]) -> &'static str {
     let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
     match extension.as_str() {
         _ if head.starts_with("<!doctype html") || head.starts_with("<html") => "text/html",
-        "eml" if begins_with_header(text.trim_start()) => "message/rfc822",
+        "eml" if begins_with_header(text.trim_start()) => EML,
         "md" | "markdown" => "text/markdown",
         "csv" | "tsv" => "text/csv",
         "html" | "htm" | "xhtml" if text.contains("</") || text.contains("/>") => "text/html",
@@ -121,9 +159,68 @@ fn binary_media_type(beginning: &[u8]) -> Result<&'static str> {
     };
     match (found.matcher_type(), found.mime_type()) {
         (MatcherType::Image | MatcherType::Doc | MatcherType::Book, media_type) => Ok(media_type),
-        (_, "application/zip") if contains(beginning, b"[Content_Types].xml") => Ok(UNKNOWN_OFFICE),
+        (_, ZIP) if is_office_package(beginning) => Ok(UNKNOWN_OFFICE),
+        (_, archive @ (ZIP | TAR | GZIP)) => Ok(archive),
         (_, media_type) => Err(unsupported(media_type)),
     }
+}
+
+/// Returns true for an archive, and for a compound file.
+fn has_members(beginning: &[u8]) -> bool {
+    beginning.starts_with(ZIP_MEMBER)
+        || beginning.starts_with(COMPOUND)
+        || beginning.starts_with(b"\x1f\x8b")
+        || infer::archive::is_tar(beginning)
+}
+
+/// Returns true if a compound file is a message of Outlook. Without a class in its beginning, the name decides.
+fn is_message(name: &str, beginning: &[u8]) -> bool {
+    match root_class(beginning) {
+        Some(class) if class.iter().any(|byte| *byte != 0) => class == OUTLOOK_CLASS,
+        _ => name.to_ascii_lowercase().ends_with(".msg"),
+    }
+}
+
+/// Returns the class of the root of a compound file. None: the directory is not in the beginning of the file.
+fn root_class(beginning: &[u8]) -> Option<&[u8]> {
+    let shift = u16::from_le_bytes(beginning.get(30..32)?.try_into().ok()?);
+    let sector = u32::from_le_bytes(beginning.get(48..52)?.try_into().ok()?);
+    // Sectors have 512 or 4,096 bytes; the header has the length of one.
+    let size = 1_usize << shift.min(16);
+    let directory = usize::try_from(sector).ok()?.checked_add(1)?.checked_mul(size)?;
+    beginning.get(directory.checked_add(80)?..directory.checked_add(96)?)
+}
+
+/// Returns true if a ZIP archive is an office document: one of its own members is the list of content types. A member that is an
+/// office document has such a list, too.
+fn is_office_package(beginning: &[u8]) -> bool {
+    let mut at = 0;
+    while let Some((name, next)) = zip_member(beginning, at) {
+        if name == CONTENT_TYPES {
+            return true;
+        }
+        match next {
+            Some(next) => at = next,
+            // The size of the member follows its content.
+            None => {
+                return !name.to_ascii_lowercase().ends_with(b"x") && contains(beginning, CONTENT_TYPES);
+            }
+        }
+    }
+    false
+}
+
+/// Returns the name of the member at a position, and the position of the next member if it is known.
+fn zip_member(beginning: &[u8], at: usize) -> Option<(&[u8], Option<usize>)> {
+    let header = beginning.get(at..)?;
+    let number = |at: usize| Some(usize::from(u16::from_le_bytes(header.get(at..at + 2)?.try_into().ok()?)));
+    if !header.starts_with(ZIP_MEMBER) {
+        return None;
+    }
+    let (flags, name, extra) = (number(6)?, number(26)?, number(28)?);
+    let size = u32::from_le_bytes(header.get(18..22)?.try_into().ok()?);
+    let end = at.checked_add(30 + name + extra)?.checked_add(usize::try_from(size).ok()?)?;
+    Some((header.get(30..30 + name)?, (flags & 8 == 0).then_some(end)))
 }
 
 fn contains(haystack: &[u8], needle: &[u8]) -> bool {
@@ -134,8 +231,8 @@ fn unsupported(what: &str) -> Error {
     Error::invalid_field(
         "chunk",
         format!(
-            "{what} is not accepted; send PDF, PNG, JPEG, TIFF, text, Markdown, CSV, HTML, mail (EML) or an office document \
-             (other images are kept without text)"
+            "{what} is not accepted; send PDF, PNG, JPEG, TIFF, text, Markdown, CSV, HTML, mail (EML, MSG), an archive (ZIP, \
+             TAR, TAR.GZ) or an office document (other images are kept without text)"
         ),
     )
     .with_reason(Reason::UnsupportedType)
@@ -183,14 +280,54 @@ mod tests {
     #[test]
     fn programs_archives_and_unknown_files_are_refused() {
         let elf: &[u8] = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0>\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-        let zip: &[u8] = b"PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\0\0\0a.txt\0\0\0\0\0\0";
+        let seven_zip: &[u8] = b"7z\xbc\xaf\x27\x1c\0\x04\0\0\0\0\0\0\0\0";
         for content in
-            [elf, b"MZ\x90\0\x03\0\0\0\x04\0\0\0\xff\xff", zip, b"\x01\x02\x03\x04\x05\0\0\0", b"\0asm\x01\0\0\0"]
+            [elf, b"MZ\x90\0\x03\0\0\0\x04\0\0\0\xff\xff", seven_zip, b"\x01\x02\x03\x04\x05\0\0\0", b"\0asm\x01\0\0\0"]
         {
             let refused = sniff("invoice.pdf", content).unwrap_err();
             assert_eq!(refused.reason, Reason::UnsupportedType, "{content:?}");
         }
         assert_eq!(sniff("a.txt", b"").unwrap_err().reason, Reason::InvalidField);
+    }
+
+    /// Returns the header of a stored member of a ZIP archive, and its content.
+    fn member(name: &str, content: &[u8]) -> Vec<u8> {
+        let size = u32::try_from(content.len()).unwrap().to_le_bytes();
+        let length = u16::try_from(name.len()).unwrap().to_le_bytes();
+        let start = [ZIP_MEMBER, &[20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &size, &size, &length, &[0, 0]].concat();
+        [start.as_slice(), name.as_bytes(), content].concat()
+    }
+
+    #[test]
+    fn archives_and_messages_are_accepted_with_files_of_other_types_in_them() {
+        let office = [member("[Content_Types].xml", b"<Types/>"), member("word/document.xml", b"<d/>")].concat();
+        let zip = [member("a.docx", &office), member("b.pdf", b"%PDF-1.4\n\0")].concat();
+        assert_eq!(sniff("a.zip", &zip), Ok(ZIP), "the office document is a member");
+        assert_eq!(sniff("a.zip", &member("b.pdf", b"%PDF-1.4\n\0")), Ok(ZIP));
+        let late = [member("docs/app.xml", b"<a/>"), office].concat();
+        assert_eq!(sniff("a.docx", &late), Ok(UNKNOWN_OFFICE));
+
+        let mut tar = vec![0; 1024];
+        tar[..5].copy_from_slice(b"b.pdf");
+        tar[257..262].copy_from_slice(b"ustar");
+        tar[512..520].copy_from_slice(b"%PDF-1.4");
+        assert_eq!(sniff("a.tar", &tar), Ok(TAR));
+        assert_eq!(sniff("a.tgz", b"\x1f\x8b\x08\0\0\0\0\0\0\x03"), Ok(GZIP));
+
+        let mut message = vec![0; 2048];
+        message[..8].copy_from_slice(COMPOUND);
+        message[30] = 9;
+        message[48] = 1;
+        assert_eq!(sniff("a.msg", &message), Ok(MSG), "the name decides without a class");
+        assert!(sniff("a.bin", &message).is_err());
+        message[1024 + 80..1024 + 96].copy_from_slice(OUTLOOK_CLASS);
+        assert_eq!(sniff("a.bin", &message), Ok(MSG));
+        message[1024 + 80] = 0x20;
+        assert!(sniff("a.msg", &message).is_err(), "the class of another program");
+        for media_type in [EML, MSG, ZIP, TAR, GZIP] {
+            assert!(has_parts(media_type), "{media_type}");
+        }
+        assert!(!has_parts("application/pdf") && route(ZIP) == Route::Archive && route(MSG) == Route::Office);
     }
 
     #[test]

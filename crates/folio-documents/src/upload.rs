@@ -18,12 +18,12 @@ use folio_permits::{Amount, Bounds, Permit, Permits};
 use folio_quotas::QuotaCache;
 use folio_resources::fields::{check_metadata, check_name, check_tags};
 use folio_resources::quota::Quotas;
-use folio_resources::{Document, DocumentChange, NewDocument, Resource as _, TextState};
+use folio_resources::{Document, DocumentChange, DocumentPart, NewDocument, Resource as _, TextState};
 use folio_storage::{BlobWriter, IngestUpdate, Stores};
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
 use folio_types::{
     BlobId, BlobKey, Code, Digest, DocumentId, Environment, Error, OrgId, Principal, Reason, RequestId, Result, Secret,
-    TagId, limits,
+    TagId, UserId, limits,
 };
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
@@ -153,18 +153,33 @@ impl Uploader {
         let tags = check_tags("description.tag_ids", &new.tags)?;
         let id =
             DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), new.request_id.as_str()]);
+        self.start((&principal.org, &principal.user), id, NewUpload { tags, ..new }, None).await
+    }
+
+    /// Starts the upload of a document with this id. `part`: None unless the document is a part of another one.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub(crate) async fn start(
+        &self,
+        (org, user): (&OrgId, &UserId),
+        id: DocumentId,
+        new: NewUpload,
+        part: Option<DocumentPart>,
+    ) -> Result<Upload> {
         let bytes = new.size.unwrap_or(self.max_bytes);
         if bytes > self.max_bytes {
             return Err(self.too_large("description.size_bytes"));
         }
-        let permit = self.active.start(&principal.org, bytes)?;
-        let available = self.available(&principal.org, &id, bytes, new.size).await?;
-        let key = BlobKey { org: principal.org.clone(), document: id, blob: BlobId::generate(&*self.environment) };
+        let permit = self.active.start(org, bytes)?;
+        let available = self.available(org, &id, bytes, new.size).await?;
+        let key = BlobKey { org: org.clone(), document: id, blob: BlobId::generate(&*self.environment) };
         let writer = self.stores.blobs.create(&key).await?;
         Ok(Upload {
             uploader: self.clone(),
-            principal: principal.clone(),
-            new: NewUpload { tags, ..new },
+            user: user.clone(),
+            new,
+            part,
             key,
             writer,
             media_type: None,
@@ -174,6 +189,14 @@ impl Uploader {
             available,
             _permit: permit,
         })
+    }
+
+    pub(crate) fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    pub(crate) fn reader(&self) -> &TextReader {
+        &self.reader
     }
 
     /// Returns the maximum size of an upload by the organization's quotas. A repeated upload whose document is already
@@ -205,8 +228,10 @@ impl Uploader {
 /// An active upload. Dropping it before `finish` removes its bytes.
 pub struct Upload {
     uploader: Uploader,
-    principal: Principal,
+    /// The user that creates the document.
+    user: UserId,
     new: NewUpload,
+    part: Option<DocumentPart>,
     key: BlobKey,
     writer: Box<dyn BlobWriter>,
     /// None: too few bytes were received.
@@ -235,7 +260,7 @@ impl Upload {
             ));
         }
         if self.size > self.available {
-            return Err(storage_exceeded(self.uploader.quotas.of(&self.principal.org).await?, RETRY_MIN));
+            return Err(storage_exceeded(self.uploader.quotas.of(&self.key.org).await?, RETRY_MIN));
         }
         if self.media_type.is_none() {
             let missing = SNIFF_BYTES.saturating_sub(self.beginning.len());
@@ -271,6 +296,7 @@ impl Upload {
             is_protected: self.new.password.is_some(),
             has_auto_create: self.new.has_auto_create,
             auto_create_budget: self.new.auto_create_budget,
+            part: self.part,
             tags: self.new.tags,
             metadata: self.new.metadata,
         };
@@ -279,8 +305,8 @@ impl Upload {
             let problem = format!("only a PDF has a password, the file is {media_type}");
             return Err(Error::invalid_field(PASSWORD_FIELD, problem));
         }
-        let Self { uploader, principal, key, writer, .. } = self;
-        let op = OpKey::Request { user: principal.user.clone(), request: self.new.request_id };
+        let Self { uploader, user, key, writer, .. } = self;
+        let op = OpKey::Request { user: user.clone(), request: self.new.request_id };
         let digest = digest(&document);
         // A repeated upload with a password stores the text if the first one did not.
         if password.is_none()
@@ -301,7 +327,7 @@ impl Upload {
         };
         let (org, at, change) = (key.org.clone(), uploader.environment.now(), DocumentChange::Create(document));
         let expected = Expected::Absent;
-        let write = Write { org, op, digest: digest.clone(), by: principal.user, at, expected, change };
+        let write = Write { org, op, digest: digest.clone(), by: user, at, expected, change };
         let uploaded = match uploader.stores.of::<Document>().decide(&key.document, write).await {
             Ok(WriteOutcome::Row(row)) => uploader.replay(&key, row, &digest).await,
             Ok(WriteOutcome::VersionMismatch) => Err(deleted(&key.document)),
@@ -342,12 +368,17 @@ fn is_refusal(error: &Error) -> bool {
 }
 
 impl Uploader {
+    /// Waits for a permit to start a child process for a request.
+    pub(crate) async fn reader_permit(&self, org: &OrgId) -> Result<Permit<OrgId>> {
+        let deadline = Instant::now() + PROTECTED_WAIT;
+        self.protected.acquire(org, 1, deadline).await.map_err(|_| {
+            Error::exhausted(Reason::Overloaded, "too many PDFs of requests are read").retry_after(PROTECTED_RETRY)
+        })
+    }
+
     /// Reads the stored bytes of a protected PDF in a child process.
     async fn read_protected(&self, key: &BlobKey, password: &Secret) -> Result<Reading> {
-        let deadline = Instant::now() + PROTECTED_WAIT;
-        let _permit = self.protected.acquire(&key.org, 1, deadline).await.map_err(|_| {
-            Error::exhausted(Reason::Overloaded, "too many protected PDFs are read").retry_after(PROTECTED_RETRY)
-        })?;
+        let _permit = self.reader_permit(&key.org).await?;
         let blob = self.stores.blobs.open(key).await?.ok_or_else(|| Error::not_found("blob", &key.blob))?;
         let scratch = self.reader.scratch();
         tokio::fs::create_dir_all(&scratch).await.map_err(disk)?;

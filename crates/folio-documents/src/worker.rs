@@ -14,8 +14,10 @@ mod office;
 mod pdf;
 mod pdf_structure;
 pub mod sandbox;
+pub(crate) mod split;
 mod structured_invoice;
 mod text;
+pub(crate) mod unpack;
 mod workbook;
 
 use std::fs::File;
@@ -29,6 +31,8 @@ use serde::{Deserialize, Serialize};
 
 use found::{Bookmark, Found};
 use sandbox::RefusedLayer;
+use split::FirstLevelBookmark;
+use unpack::UnpackLimits;
 
 /// The first argument of a child. The second argument is its task in JSON.
 pub const MARKER: &str = "__folio-read-file";
@@ -84,6 +88,16 @@ pub(crate) enum Job {
     EmbeddedImage { page: u32, number: u32 },
     /// Writes the pages of the image file on standard input as a PDF file.
     PdfOfImage { max_pages: u32 },
+    /// Writes the parts of the mail or archive on standard input.
+    Unpack { media_type: String, limits: UnpackLimits },
+    /// Writes a part for each range of pages of the PDF on standard input.
+    Split {
+        /// First and last page of each part, from 1.
+        ranges: Vec<(u32, u32)>,
+        limits: UnpackLimits,
+    },
+    /// Reads the bookmarks of the first level of the PDF on standard input.
+    Bookmarks,
     /// Executes another program under the limits.
     Program {
         path: PathBuf,
@@ -133,6 +147,21 @@ pub(crate) enum Line {
     },
     /// The image of the page, or the PDF file. Its bytes follow the line.
     Image,
+    /// The next part. Its bytes follow the line.
+    Part {
+        /// Name or path in the file. Empty: the part has none.
+        path: String,
+        /// Number of bytes.
+        size: u64,
+    },
+    /// An entry that becomes no part.
+    RefusedPart {
+        path: String,
+        /// A reason for users.
+        reason: String,
+    },
+    /// The bookmarks of the first level of a PDF.
+    FirstLevelBookmarks(Vec<FirstLevelBookmark>),
     /// The refused layers of the confinement. The only line of [`Job::Probe`].
     RefusedLayers(Vec<RefusedLayer>),
     /// The end of the output. Output without it was truncated.
@@ -237,6 +266,9 @@ fn read(job: Job) -> io::Result<()> {
                 Job::EmbeddedImage { page, number } => embedded_image::write(input, page, number, &mut output)?,
                 Job::PdfOfImage { max_pages } => image::write_pdf(input, max_pages, &mut output)?,
                 Job::Text { max_pages, document_chars } => text::read(&input, max_pages, document_chars, &mut output)?,
+                Job::Unpack { media_type, limits } => unpack::run(input, &media_type, limits, &mut output)?,
+                Job::Split { ranges, limits } => split::split(&input, &ranges, limits, &mut output)?,
+                Job::Bookmarks => split::bookmarks(&input, &mut output)?,
                 Job::Program { .. } | Job::Probe => {}
             }
             output.out.flush()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_accounts::Accounts;
-use folio_documents::{CleanupHandle, Uploader};
+use folio_documents::{CleanupHandle, PageBookmark, Uploader};
 use folio_history::peer::{ConversationPeer, SharedPeer};
 use folio_jobs::JobControl;
 use folio_llm::{Catalogue, Models};
@@ -383,6 +383,11 @@ impl Context {
     /// Submits a stored document to ingestion again. Its bytes already count against the quotas.
     pub async fn read_again(&self, document: &Document) -> Result<()> {
         self.components().uploader.read_again(document).await
+    }
+
+    /// Reads the bookmarks of a stored PDF.
+    pub async fn bookmarks(&self, document: &Document) -> Result<Vec<PageBookmark>> {
+        self.components().uploader.bookmarks(document).await
     }
 
     /// The models that the caller's organization may use.

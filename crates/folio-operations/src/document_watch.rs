@@ -163,6 +163,8 @@ mod tests {
             is_protected: false,
             has_auto_create: false,
             auto_create_budget: None,
+            part: None,
+            refused_parts: Vec::new(),
             tags: Vec::new(),
             metadata: BTreeMap::new(),
             state,

@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
+use crate::document_splits::{ProposeSplit, SplitDocument};
 use crate::document_structure::{GetDocumentImage, GetDocumentStructure, GetSection, ListImages, ListLinks};
 use crate::document_watch::WatchDocument;
 use crate::filter::{self, Operator};
@@ -33,7 +34,7 @@ service! {
     "DocumentService", Some(Scope::Documents) =>
     UploadDocument, GetDocument, DownloadDocument, ListDocuments, UpdateDocument, DeleteDocument, GetDocumentText,
     GetPageWords, GetPageImage, GetDocumentStructure, GetSection, ListLinks, ListImages, GetDocumentImage,
-    ReadDocumentAgain, WatchDocument
+    ReadDocumentAgain, WatchDocument, ProposeSplit, SplitDocument
 }
 
 /// Media type of a document that is its own PDF rendition.
@@ -186,7 +187,7 @@ impl Operation for DownloadDocument {
 pub const COLUMNS: &[Column] = <Document as GridRows>::COLUMNS;
 
 /// Lists documents. Filter: `name:` a part of the name, `name=` the name, `tag:` a tag id, `metadata.KEY:` a part of the value
-/// of that key, `metadata.KEY=` the value, `state=` the state of the text.
+/// of that key, `metadata.KEY=` the value, `parent=` the id of the document whose parts are listed, `state=` the state of the text.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListDocuments {
     pub list: ListRequest,
@@ -245,6 +246,10 @@ fn document_conditions(text: &str) -> Result<(DocumentFilter, Option<&'static st
                 filter::set_text(&mut filter.name_search, &mut filter.name, &condition)?;
             }
             None if condition.field == "tag" => filter.all_tags.push(condition.id()?),
+            None if condition.field == "parent" => {
+                let parent = condition.id()?;
+                filter::set_once(&mut filter.parent, &condition, parent)?;
+            }
             None if condition.field == "state" => match STATES.iter().find(|name| **name == condition.value) {
                 Some(name) => filter::set_once(&mut state, &condition, *name)?,
                 None => {
@@ -261,7 +266,7 @@ fn document_conditions(text: &str) -> Result<(DocumentFilter, Option<&'static st
                     return Err(Error::invalid_field("filter", format!("metadata.{key} appears twice")));
                 }
             }
-            _ => return Err(filter::unknown_field(&condition, "name, tag, state and metadata.KEY")),
+            _ => return Err(filter::unknown_field(&condition, "name, tag, parent, state and metadata.KEY")),
         }
     }
     filter::check_tags(filter.all_tags.len())?;
@@ -471,12 +476,14 @@ mod tests {
         assert_eq!(filter.name_search.as_deref(), Some("inv oice"));
         assert_eq!(filter.all_tags, [tag]);
         assert_eq!(filter.metadata, BTreeMap::from([("year".to_owned(), "2024".to_owned())]));
+        let parent = DocumentId::derive(&["p"]);
+        assert_eq!(document_filter(&format!("parent={parent}")).unwrap().parent, Some(parent));
         let exact = document_filter(r#"name="A b" metadata.k="" metadata.k:x metadata.year=2024"#).unwrap();
         assert_eq!((exact.name.as_deref(), exact.name_search), (Some("A b"), None));
         let equals = [("k", ""), ("year", "2024")].map(|(key, value)| (key.to_owned(), value.to_owned()));
         assert_eq!((exact.metadata_equals, exact.metadata["k"].as_str()), (equals.into(), "x"));
         let bad = "color:red; name:a name:b; tag:nonsense; metadata.:x; metadata.k:a metadata.k:b; name:\"\"; \
-                   name=a name=b; metadata.k=a metadata.k=b; state=READY; state=ready state=failed";
+                   name=a name=b; metadata.k=a metadata.k=b; parent=x; state=READY; state=ready state=failed";
         for bad in bad.split("; ") {
             assert!(document_conditions(bad).is_err(), "{bad}");
         }

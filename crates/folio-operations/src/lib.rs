@@ -31,6 +31,7 @@ pub mod dictionary;
 pub mod dictionary_import;
 pub mod document_notes;
 mod document_selection;
+pub mod document_splits;
 pub mod document_structure;
 pub mod document_watch;
 pub mod documents;

@@ -91,7 +91,17 @@ mod tests {
     #[test]
     fn a_name_states_the_effect() {
         for operation in operations() {
-            let verbs = ["Get", "List", "Validate", "Watch", "Download", "Preview", "DiscoverMcpTools", "TestPolicy"];
+            let verbs = [
+                "Get",
+                "List",
+                "Validate",
+                "Watch",
+                "Download",
+                "Preview",
+                "Propose",
+                "DiscoverMcpTools",
+                "TestPolicy",
+            ];
             let reads = verbs.iter().any(|verb| operation.name.starts_with(verb));
             assert_eq!(operation.effect == Effect::Read, reads, "{}", operation.name);
         }

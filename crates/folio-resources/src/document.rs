@@ -6,9 +6,10 @@ use folio_types::op::{OpResult, Write};
 use folio_types::{BlobId, BlobKey, DocumentId, OrgId, Result, TagId, Timestamp, UnknownFields, UserId};
 use serde::{Deserialize, Serialize};
 
+use crate::document_part::part_term;
 use crate::resource::common_functions;
 use crate::tag_set::{distinct, tag_terms};
-use crate::{Cleanup, Condition, ListRow, Plan, Resource, folded};
+use crate::{Cleanup, Condition, DocumentPart, ListRow, Plan, RefusedPart, Resource, folded};
 
 /// First words of the page with the values of a structured invoice that is attached to a PDF. This page is the last page.
 pub const STRUCTURED_INVOICE_START: &str = "Structured invoice data of the attachment ";
@@ -42,6 +43,12 @@ pub struct Document {
     /// Credits that the model calls of the run that makes the proposal may cost. None: the setting of the server is the only bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_create_budget: Option<u64>,
+    /// None: the document was uploaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<DocumentPart>,
+    /// Parts of which no document was made when the text was last extracted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused_parts: Vec<RefusedPart>,
     /// Without duplicates, in the order of the request.
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
@@ -151,6 +158,8 @@ pub struct NewDocument {
     pub has_auto_create: bool,
     /// See [`Document::auto_create_budget`].
     pub auto_create_budget: Option<u64>,
+    /// See [`Document::part`].
+    pub part: Option<DocumentPart>,
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
 }
@@ -161,6 +170,8 @@ pub enum DocumentChange {
     /// Creates a document in state [`TextState::Uploaded`].
     Create(NewDocument),
     Update(DocumentPatch),
+    /// Replaces the refused parts.
+    SetRefusedParts(Vec<RefusedPart>),
     /// Deletes the document with its text and its extractions. The clean-up deletes its bytes and its threads.
     Delete,
 }
@@ -178,12 +189,23 @@ pub struct DocumentFilter {
     pub metadata: BTreeMap<String, String>,
     /// The document has all of these keys with exactly these values.
     pub metadata_equals: BTreeMap<String, String>,
+    /// The document is a part of this document.
+    pub parent: Option<DocumentId>,
 }
 
 impl Document {
     /// Returns the key of the blob with the bytes of the file.
     pub fn blob_key(&self) -> BlobKey {
         BlobKey { org: self.org.clone(), document: self.id.clone(), blob: self.blob.clone() }
+    }
+
+    /// Increments the version if the document differs from the stored one.
+    fn changed(mut self, before: &Self, at: Timestamp) -> Self {
+        if self != *before {
+            self.version += 1;
+            self.updated_at = at;
+        }
+        self
     }
 }
 
@@ -215,7 +237,7 @@ impl Resource for Document {
         ListRow {
             id: self.id.to_string(),
             name: self.name.clone(),
-            terms: tag_terms(&self.tags).collect(),
+            terms: tag_terms(&self.tags).chain(self.part.iter().map(|part| part_term(&part.parent))).collect(),
             metadata: self.metadata.clone(),
             size_bytes: self.size,
             ..ListRow::default()
@@ -232,6 +254,7 @@ impl Resource for Document {
             |(key, value): (&String, &String)| Condition::MetadataEquals { key: key.clone(), value: value.clone() };
         conditions.extend(filter.metadata.iter().map(contains));
         conditions.extend(filter.metadata_equals.iter().map(equals));
+        conditions.extend(filter.parent.iter().map(|parent| Condition::AnyTerm(vec![part_term(parent)])));
         conditions.extend(Condition::names(filter.name_search.as_ref(), filter.name.as_ref()));
         conditions
     }
@@ -253,6 +276,8 @@ impl Resource for Document {
                 is_protected: new.is_protected,
                 has_auto_create: new.has_auto_create,
                 auto_create_budget: new.auto_create_budget,
+                part: new.part.clone(),
+                refused_parts: Vec::new(),
                 tags: distinct(&new.tags),
                 metadata: new.metadata.clone(),
                 state: TextState::Uploaded,
@@ -270,11 +295,10 @@ impl Resource for Document {
                 if let Some(tags) = &patch.tags {
                     document.tags = distinct(tags);
                 }
-                if document != before {
-                    document.version += 1;
-                    document.updated_at = write.at;
-                }
-                done(document)
+                done(document.changed(&before, write.at))
+            }
+            (DocumentChange::SetRefusedParts(refused), Some(before)) => {
+                done(Self { refused_parts: refused.clone(), ..before.clone() }.changed(&before, write.at))
             }
             (DocumentChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
             _ => Err(Self::not_found(id)),
@@ -287,7 +311,8 @@ mod tests {
     use folio_types::op::Expected;
 
     use super::*;
-    use crate::golden::{at, document};
+    use crate::golden::{assert_golden, at, document};
+    use crate::{PageRange, PartBudget};
 
     fn later() -> Timestamp {
         at() + std::time::Duration::from_secs(1)
@@ -307,6 +332,45 @@ mod tests {
         assert_eq!(apply(name("b.pdf")), Document { name: "b.pdf".into(), ..changed.clone() });
         let metadata = DocumentPatch { metadata: Some(BTreeMap::new()), ..DocumentPatch::default() };
         assert_eq!(apply(metadata), Document { metadata: BTreeMap::new(), ..changed });
+    }
+
+    #[test]
+    fn a_part_names_its_parent_and_a_parent_its_refused_parts() {
+        let part = DocumentPart {
+            parent: DocumentId::derive(&["mail"]),
+            position: 2,
+            path: "in/a.pdf".to_owned(),
+            pages: None,
+            depth: 1,
+            budget: PartBudget { parts: 3, bytes: 4_096 },
+        };
+        let attachment = Document { part: Some(part.clone()), ..document() };
+        assert_golden("part", attachment.clone());
+        let range = DocumentPart { path: String::new(), pages: Some(PageRange { first: 2, last: 3 }), ..part.clone() };
+        assert_golden("page_range", Document { part: Some(range), ..document() });
+        let refused = vec![RefusedPart::new(3, "a.exe".to_owned(), "not accepted")];
+        assert_golden("refused_parts", Document { refused_parts: refused.clone(), ..document() });
+
+        let term = part_term(&part.parent);
+        assert!(attachment.list_row().terms.contains(&term) && !document().list_row().terms.contains(&term));
+        let filter = DocumentFilter { parent: Some(part.parent), ..DocumentFilter::default() };
+        assert_eq!(Document::conditions(&filter), [Condition::AnyTerm(vec![term])]);
+
+        let before = document();
+        let apply = |refused: &[RefusedPart], before: &Document| {
+            let change = DocumentChange::SetRefusedParts(refused.to_vec());
+            let write = Write::by_platform(
+                before.org.clone(),
+                "refused".parse().unwrap(),
+                later(),
+                Expected::Version(before.version),
+                change,
+            );
+            Document::apply(&before.id, &write, Some(before.clone())).unwrap().after.unwrap()
+        };
+        let changed = Document { refused_parts: refused.clone(), version: 5, updated_at: later(), ..before.clone() };
+        assert_eq!(apply(&refused, &before), changed);
+        assert_eq!(apply(&refused, &changed), changed, "the same parts keep the version");
     }
 
     #[test]

@@ -98,6 +98,8 @@ pub(crate) fn document() -> Document {
         is_protected: false,
         has_auto_create: false,
         auto_create_budget: None,
+        part: None,
+        refused_parts: Vec::new(),
         tags: vec![tag().id],
         metadata: BTreeMap::from([("customer".into(), "Äcme".into())]),
         state: TextState::NoText("no text layer".into()),

@@ -17,6 +17,7 @@ mod dependent;
 mod dictionary_entry;
 mod dictionary_text;
 mod document;
+mod document_part;
 mod document_structure;
 mod element_id;
 mod entered_row;
@@ -70,6 +71,7 @@ pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, STRUCTURED_INVOICE_START, TextRecord,
     TextState, structured_invoice_name, text_record_of,
 };
+pub use document_part::{DocumentPart, PageRange, PartBudget, RefusedPart, part_name, part_path};
 pub use document_structure::{
     CELLS_PER_PAGE, ELEMENT_TEXT_CHARS, EmbeddedImage, HEADING_LEVEL_MAX, HEADINGS_MAX, Heading, IMAGES_PER_PAGE,
     LINK_TARGET_BYTES, LINKS_PER_PAGE, Link, LinkTarget, PageArea, PageStructure, TABLES_PER_PAGE, Table,

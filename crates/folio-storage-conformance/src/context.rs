@@ -273,6 +273,7 @@ pub(crate) fn create_document(name: &str, tags: &[TagId]) -> DocumentChange {
         is_protected: false,
         has_auto_create: false,
         auto_create_budget: None,
+        part: None,
         tags: tags.to_vec(),
         metadata: BTreeMap::new(),
     })

@@ -39,6 +39,7 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
         is_protected: false,
         has_auto_create: false,
         auto_create_budget: None,
+        part: None,
         tags: vec![context.tag("tag").await?],
         metadata: BTreeMap::from([("subject".to_owned(), word.to_owned())]),
     };

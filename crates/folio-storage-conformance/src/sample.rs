@@ -6,13 +6,14 @@ use std::str::FromStr;
 
 use folio_resources::{
     AllowedMcpTool, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, DictionaryEntryPatch, Document,
-    DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind, McpServer,
-    McpServerChange, McpServerFilter, McpToolText, ModelDefaults, ModelSettings, ModelSettingsChange, ModelSettingsId,
-    NewDictionaryEntry, NewPrompt, NewProposal, NewToken, Organization, OrganizationChange, OrganizationFilter,
-    PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange, ProposalFilter,
-    ProposalOutcome, ProposalState, ProposedResources, Provenance, Resource, ResourceWrite, Schema, SchemaChange,
-    SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User, UserChange,
-    UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
+    DocumentChange, DocumentFilter, DocumentPart, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind,
+    McpServer, McpServerChange, McpServerFilter, McpToolText, ModelDefaults, ModelSettings, ModelSettingsChange,
+    ModelSettingsId, NewDictionaryEntry, NewPrompt, NewProposal, NewToken, Organization, OrganizationChange,
+    OrganizationFilter, PartBudget, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal,
+    ProposalChange, ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Provenance, Resource,
+    ResourceWrite, Schema, SchemaChange, SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange,
+    TokenFilter, TokenRecord, User, UserChange, UserFilter, WebhookEndpoint, WebhookEndpointChange,
+    WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;
@@ -235,6 +236,14 @@ impl Sample for Document {
         let mut created = create_document(&seed.name, &seed.all());
         if let DocumentChange::Create(new) = &mut created {
             new.metadata = seed.metadata("KÖLN-Süd");
+            new.part = Some(DocumentPart {
+                parent: seed.document(),
+                position: 1,
+                path: "in/a.txt".to_owned(),
+                pages: None,
+                depth: 1,
+                budget: PartBudget::default(),
+            });
         }
         created
     }
@@ -248,6 +257,7 @@ impl Sample for Document {
         let all = DocumentFilter::default();
         vec![
             all.clone(),
+            DocumentFilter { parent: Some(seed.document()), ..all.clone() },
             DocumentFilter { name_search: Some(seed.name.clone()), ..all.clone() },
             DocumentFilter { all_tags: seed.all(), ..all.clone() },
             DocumentFilter { metadata: seed.metadata("süd"), ..all.clone() },

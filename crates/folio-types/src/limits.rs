@@ -174,6 +174,28 @@ pub const EXTRACTION_BYTES: usize = 96 * 1024;
 pub const DOCUMENT_BYTES: u64 = 50 * 1024 * 1024;
 /// Default maximum pages of a document.
 pub const DOCUMENT_PAGES: u32 = 2_000;
+/// Maximum documents that are made of one uploaded mail or archive, with those of the mails and archives in it.
+// proto: Document.part "at most {} documents"
+pub const PARTS_MAX: u32 = 500;
+/// Maximum size in bytes of the documents that are made of one uploaded mail or archive, together.
+// proto: Document.part "{} MiB together"
+pub const PARTS_BYTES: u64 = 512 * 1024 * 1024;
+/// Maximum nesting of mails and archives.
+// proto: Document.part "{} levels"
+pub const PART_DEPTH_MAX: u32 = 4;
+/// Maximum length of the path of a part in its mail or archive, in characters.
+// proto: DocumentPart.path "at most {} characters"
+pub const PART_PATH_CHARS: usize = 500;
+/// Maximum number of refused parts that a document records.
+// proto: Document.refused_parts "at most {}."
+pub const REFUSED_PARTS_MAX: usize = 100;
+/// Maximum length of the reason of a refused part, in characters.
+// proto: RefusedPart.reason "at most {} characters"
+pub const REFUSED_PART_CHARS: usize = 200;
+/// Maximum parts into which a request splits a document.
+// proto: SplitDocumentRequest.parts "2 to {} parts"
+// proto: ProposeSplitResponse.parts "at most {}."
+pub const SPLIT_PARTS_MAX: usize = 200;
 /// Maximum items of a job.
 // proto: RunExtractionsRequest.document_filter "{} documents"
 pub const JOB_ITEMS_MAX: usize = 100_000;

@@ -158,6 +158,7 @@ impl Sandbox {
             is_protected: false,
             has_auto_create,
             auto_create_budget: has_auto_create.then_some(7),
+            part: None,
             tags: Vec::new(),
             metadata: BTreeMap::new(),
         });

@@ -4,7 +4,7 @@
 use folio_types::Error;
 
 /// Fields of the proto files, each with the flag or the argument that sets it.
-const NAMES: [(&str, &str); 65] = [
+const NAMES: [(&str, &str); 66] = [
     ("chunk", "FILE"),
     ("content", "FILE"),
     ("credit_budget", "--budget"),
@@ -41,6 +41,7 @@ const NAMES: [(&str, &str); 65] = [
     ("organization.tag_batch_documents", "--tag-batch-documents"),
     ("organization.thread_retention_days", "--thread-retention-days"),
     ("organization_id", "--organization"),
+    ("parts", "--part"),
     ("priority", "--priority"),
     ("prompt.content", "FILE"),
     ("prompt.model", "--model"),

@@ -76,6 +76,7 @@ impl Base {
             is_protected: false,
             has_auto_create: false,
             auto_create_budget: None,
+            part: None,
             tags: vec![],
             metadata: Default::default(),
         });

@@ -11,8 +11,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
 
 use super::{Key, SCAN_LIMIT};
+use crate::intake::{self, Report};
 use crate::reader::{Reading, TextReader};
-use crate::upload::hexadecimal;
+use crate::sniff::{has_parts, is_mail};
+use crate::upload::{Uploader, hexadecimal};
 
 /// Maximum attempts per job if the store or the machine fails.
 const ATTEMPTS_MAX: u32 = 4;
@@ -25,6 +27,8 @@ pub(super) struct Ingestion {
     pub(super) stores: Stores,
     pub(super) environment: Arc<dyn Environment>,
     pub(super) reader: TextReader,
+    /// Creates documents of the parts of mails and archives.
+    pub(super) uploader: Uploader,
 }
 
 impl Ingestion {
@@ -123,11 +127,27 @@ impl Ingestion {
         if sha256 != document.sha256 {
             return Ok(failed("the stored file differs from the uploaded file (SHA-256)"));
         }
-        let reading = self.reader.read(&document.media_type, &file, folder.path()).await?;
+        let reading = match has_parts(&document.media_type) {
+            true => self.read_with_parts(document, &file, folder.path()).await?,
+            false => self.reader.read(&document.media_type, &file, folder.path()).await?,
+        };
         if let Err(error) = folder.close() {
             tracing::warn!(%error, "cannot remove a temporary folder");
         }
         Ok(reading)
+    }
+
+    /// Creates documents of the parts of a mail or an archive, and reads its text. That of an archive is the list of its members.
+    async fn read_with_parts(&self, document: &Document, file: &Path, folder: &Path) -> Result<Reading> {
+        let report = intake::take_in((&self.uploader, &self.reader), document, (file, folder)).await?;
+        let Report { listing, refused, failure } = report;
+        let key = (&document.org, &document.id);
+        intake::record_refused(&self.stores, self.environment.as_ref(), key, refused).await?;
+        match (is_mail(&document.media_type), failure) {
+            (true, _) => self.reader.read(&document.media_type, file, folder).await,
+            (false, Some(reason)) => Ok(Reading::without_text(TextState::Failed(reason))),
+            (false, None) => self.reader.text(&listing).await,
+        }
     }
 
     async fn store(&self, document: &Document, reading: Reading) -> Result<()> {

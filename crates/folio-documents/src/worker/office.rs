@@ -13,7 +13,7 @@ use super::found::Found;
 use super::workbook::{Workbook, is_workbook};
 use super::{Line, Output};
 use crate::plain;
-use crate::sniff::UNKNOWN_OFFICE;
+use crate::sniff::{UNKNOWN_OFFICE, is_mail};
 
 /// Maximum number of cells of a workbook.
 const CELLS_MAX: usize = 1_000_000;
@@ -86,8 +86,9 @@ fn extract(input: Vec<u8>, media_type: &str) -> Result<Extracted, String> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
     let copy = is_workbook(&media_type).then(|| Arc::from(input.as_slice()));
+    let config = config(&media_type);
     let input = ExtractInput::from_bytes(input, media_type, None);
-    let mut result = runtime.block_on(xberg::extract(input, &config())).map_err(|error| error.to_string())?;
+    let mut result = runtime.block_on(xberg::extract(input, &config)).map_err(|error| error.to_string())?;
     if let Some(error) = result.errors.pop() {
         return Err(error.message);
     }
@@ -129,7 +130,8 @@ fn without_escapes(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn config() -> ExtractionConfig {
+/// Attachments of a mail are documents of their own, so that the text of the mail only names them.
+fn config(media_type: &str) -> ExtractionConfig {
     ExtractionConfig {
         use_cache: false,
         disable_ocr: true,
@@ -147,6 +149,7 @@ fn config() -> ExtractionConfig {
         html_options: Some(ConversionOptions { extract_metadata: false, ..ConversionOptions::default() }),
         // A value must have the same characters as in the file.
         escape_markdown: false,
+        max_archive_depth: if is_mail(media_type) { 0 } else { ExtractionConfig::default_archive_depth() },
         // The limit of processor time ends the process.
         extraction_timeout_secs: None,
         security_limits: Some(SecurityLimits {

@@ -119,7 +119,8 @@ impl Fixture {
     }
 
     pub(crate) fn start(&self, queue: IngestHandle, options: Options) -> Ingestor {
-        Ingestor::start(self.stores(), queue, self.environment.clone(), TextReader::new(options))
+        let uploader = self.uploader_within(Some(queue.clone()), &options);
+        Ingestor::start(self.stores(), queue, self.environment.clone(), TextReader::new(options), uploader)
     }
 
     pub(crate) fn ingestor(&self, options: Options) -> (Ingestor, IngestHandle) {

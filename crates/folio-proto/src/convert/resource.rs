@@ -1,9 +1,9 @@
 //! Conversions of stored resources.
 
 use folio_resources::{
-    BoundingBox, CheckOutcome, CheckResult, Citation, CitationKind, Conflict, DictionaryEntry, Document, Extraction,
-    ExtractionState, FieldChange, FieldChangeKind, FieldDecision, FieldReview, ImageFormat, OriginalText, Prompt,
-    PromptRevision, Provenance, ReviewRule, Schema, SchemaRevision, Tag, TextState, UsedExample,
+    BoundingBox, CheckOutcome, CheckResult, Citation, CitationKind, Conflict, DictionaryEntry, Document, DocumentPart,
+    Extraction, ExtractionState, FieldChange, FieldChangeKind, FieldDecision, FieldReview, ImageFormat, OriginalText,
+    Prompt, PromptRevision, Provenance, RefusedPart, ReviewRule, Schema, SchemaRevision, Tag, TextState, UsedExample,
     partly_searchable_keys,
 };
 use folio_types::{Coverage, Error, Etag, Result, Temperature};
@@ -37,7 +37,27 @@ impl From<&Document> for v1::Document {
             etag: Etag::new(document.version).to_string(),
             partly_searchable_keys: partly_searchable_keys(&document.metadata),
             auto_create: document.has_auto_create,
+            parent_document_id: document.part.as_ref().map(|part| part.parent.to_string()).unwrap_or_default(),
+            part: document.part.as_ref().map(Into::into),
+            refused_parts: document.refused_parts.iter().map(Into::into).collect(),
         }
+    }
+}
+
+impl From<&DocumentPart> for v1::DocumentPart {
+    fn from(part: &DocumentPart) -> Self {
+        Self {
+            position: part.position,
+            path: part.path.clone(),
+            first_page: part.pages.map(|pages| pages.first).unwrap_or_default(),
+            last_page: part.pages.map(|pages| pages.last).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<&RefusedPart> for v1::RefusedPart {
+    fn from(part: &RefusedPart) -> Self {
+        Self { position: part.position, path: part.path.clone(), reason: part.reason.clone() }
     }
 }
 

@@ -369,6 +369,7 @@ fn an_update_of_a_document_removes_the_references_of_its_old_tags() {
         is_protected: false,
         has_auto_create: false,
         auto_create_budget: None,
+        part: None,
         tags: tags(&["one", "two"]),
         metadata: BTreeMap::new(),
     };

@@ -34,6 +34,7 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
                     is_protected: false,
                     has_auto_create: false,
                     auto_create_budget: None,
+                    part: None,
                     tags: vec![],
                     metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
                 };
@@ -103,6 +104,7 @@ async fn documents_with_long_metadata_are_stored_and_found() {
             is_protected: false,
             has_auto_create: false,
             auto_create_budget: None,
+            part: None,
             tags: vec![],
             metadata: long.clone(),
         };

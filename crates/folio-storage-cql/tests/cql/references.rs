@@ -29,6 +29,7 @@ async fn set_tags(fixture: &TestStores, numbers: std::ops::Range<usize>, tag: &T
             is_protected: false,
             has_auto_create: false,
             auto_create_budget: None,
+            part: None,
             tags: Vec::new(),
             metadata: Default::default(),
         };

@@ -52,6 +52,7 @@ impl Fixture {
             is_protected: false,
             has_auto_create: false,
             auto_create_budget: None,
+            part: None,
             tags: vec![],
             metadata: Default::default(),
         };

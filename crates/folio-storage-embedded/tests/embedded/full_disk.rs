@@ -57,6 +57,7 @@ async fn create_document(stores: &Stores, name: &str) -> Result<WriteOutcome, Er
         is_protected: false,
         has_auto_create: false,
         auto_create_budget: None,
+        part: None,
         tags: Vec::new(),
         metadata: Default::default(),
     };

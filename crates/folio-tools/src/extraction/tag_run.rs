@@ -110,6 +110,7 @@ mod tests {
             is_protected: false,
             has_auto_create: false,
             auto_create_budget: None,
+            part: None,
             tags: vec![TagId::derive(&["t"])],
             metadata: BTreeMap::new(),
         });

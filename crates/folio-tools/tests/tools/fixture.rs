@@ -243,6 +243,7 @@ async fn add_document(stores: &Stores, org: &OrgId, name: &str, pages: &[&str], 
         is_protected: false,
         has_auto_create: false,
         auto_create_budget: None,
+        part: None,
         tags: tags.to_vec(),
         metadata: BTreeMap::from([("customer".to_owned(), "Acme".to_owned())]),
     };

@@ -8,6 +8,7 @@ use clap::ValueEnum as _;
 use folio_proto::v1;
 use serde_json::{Value, json};
 
+use super::document_parts::{self, PartsArguments, Split};
 use super::export::Destination;
 use super::organization::Switch;
 use super::output::View;
@@ -44,6 +45,10 @@ pub(crate) enum Command {
     Download(Download),
     /// Read the text of a document again, and wait for it.
     Reread(ItemArguments),
+    /// List the parts of a mail, an archive or a split PDF, and the attachments and members that became no documents.
+    Parts(PartsArguments),
+    /// Split a PDF into documents, or print the documents that it seems to contain. The PDF stays.
+    Split(Split),
     /// Add tags to a document, and remove tags from it.
     Tag(Tag),
     /// Delete a document with its text and its extractions.
@@ -53,7 +58,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Add {
-    /// The files: PDF, PNG, JPEG, TIFF, office documents, mail, HTML, Markdown, CSV or text.
+    /// The files: PDF, PNG, JPEG, TIFF, office documents, mail (EML, MSG), archives (ZIP, TAR, TAR.GZ), HTML, Markdown, CSV or text.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// A tag of the documents, by id or name; may be given several times.
@@ -167,6 +172,8 @@ pub(crate) async fn run(command: Command) -> Result<()> {
             download.stores.run(async |client| write(&client, &download).await).await
         }
         Command::Reread(reread) => reread.data.run(async |client| read_again(&client, &reread.item).await).await,
+        Command::Parts(parts) => parts.item.data.run(async |client| document_parts::parts(&client, &parts).await).await,
+        Command::Split(split) => split.item.data.run(async |client| document_parts::split(&client, &split).await).await,
         Command::Tag(tag) => tag.item.data.run(async |client| change_tags(&client, &tag).await).await,
         Command::Rm(rm) => rm.data.run(async |client| remove(&client, &rm.item).await).await,
     }
@@ -264,7 +271,7 @@ async fn documents_of(client: &Client, list: &List) -> Result<View> {
 }
 
 /// Returns the documents that match a filter, newest first, at most `limit`.
-async fn all(client: &Client, filter: &str, limit: usize) -> Result<Vec<v1::Document>> {
+pub(super) async fn all(client: &Client, filter: &str, limit: usize) -> Result<Vec<v1::Document>> {
     let found = collect(limit, async |page_size, page_token| {
         let filter = filter.to_owned();
         let request = v1::ListDocumentsRequest { page_size, page_token, filter, ..Default::default() };
@@ -338,7 +345,7 @@ async fn remove(client: &Client, what: &str) -> Result<View> {
     Ok(deleted(&document_id))
 }
 
-fn row(document: &v1::Document) -> Value {
+pub(super) fn row(document: &v1::Document) -> Value {
     json!({
         "document_id": document.document_id, "name": document.name, "media_type": document.media_type,
         "size_bytes": document.size_bytes, "sha256": document.sha256, "tag_ids": document.tag_ids,
@@ -346,7 +353,7 @@ fn row(document: &v1::Document) -> Value {
         "state": state(document.state()), "state_reason": document.state_reason,
         "pages": document.pages, "created_by": document.created_by,
         "create_time": time(document.create_time.as_ref()), "update_time": time(document.update_time.as_ref()),
-        "etag": document.etag,
+        "parent_document_id": document.parent_document_id, "etag": document.etag,
     })
 }
 

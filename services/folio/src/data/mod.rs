@@ -7,6 +7,7 @@
 pub(crate) mod batch;
 pub(crate) mod dictionary;
 pub(crate) mod document;
+mod document_parts;
 mod document_structure;
 pub(crate) mod eval;
 mod export;

@@ -179,9 +179,14 @@ pub(crate) async fn start(
     let local_ingest = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {
         let clustered = cluster.as_ref().zip(listeners.node);
-        let (running, handle) =
-            RunningNode::start(&settings, &base, (ingest, hints, process_clock.watch()), clustered, health.reporter())
-                .await?;
+        let (running, handle) = RunningNode::start(
+            &settings,
+            &base,
+            (ingest, uploader.clone(), hints, process_clock.watch()),
+            clustered,
+            health.reporter(),
+        )
+        .await?;
         (node, clean_up) = (Some(running), handle);
     }
     let node_address = node.as_ref().and_then(RunningNode::address);

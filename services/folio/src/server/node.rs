@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use folio_cluster::NodeServer;
 use folio_documents::{
-    Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, PageRenderer, TextReader, always_sweeper,
+    Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, PageRenderer, TextReader, Uploader, always_sweeper,
 };
 use folio_jobs::JobHints;
 use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
@@ -43,12 +43,12 @@ impl RunningNode {
     pub(crate) async fn start(
         settings: &Settings,
         base: &SharedComponents,
-        (ingest, hints, clock): (IngestHandle, JobHints, watch::Receiver<bool>),
+        (ingest, uploader, hints, clock): (IngestHandle, Uploader, JobHints, watch::Receiver<bool>),
         clustered: Option<(&Cluster, TcpListener)>,
         health: HealthReporter,
     ) -> Result<(Self, CleanupHandle)> {
         let reader = TextReader::new(settings.documents.clone());
-        let ingestor = Ingestor::start(base.stores.clone(), ingest, Arc::clone(&base.environment), reader);
+        let ingestor = Ingestor::start(base.stores.clone(), ingest, Arc::clone(&base.environment), reader, uploader);
         let is_sweeper: IsSweeper = match clustered.as_ref().map(|(cluster, _)| cluster.membership.clone()) {
             None => always_sweeper(),
             Some(membership) => Arc::new(move || membership.is_first()),

@@ -6,6 +6,7 @@ use folio_operations::ListRequest;
 use folio_operations::documents::DocumentPage;
 use folio_operations::grid::{Grid, GridFilter, GridOperator};
 use folio_resources::Document;
+use folio_types::DocumentId;
 use futures::TryFutureExt as _;
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -46,6 +47,8 @@ pub(super) struct DocumentQuery {
     limit: Bounded<1, 1_000, 10>,
     /// Ids of tags, separated by commas. A document must have all of them.
     tag_ids: Option<String>,
+    /// Id of a mail, an archive or a split PDF. The documents must be parts of it.
+    parent_id: Option<String>,
     /// Part of the name, without regard to case.
     name_search: Option<String>,
     /// Pairs `key=value`, separated by commas, each of which is percent-encoded. A document must have all of them.
@@ -80,17 +83,21 @@ impl DocumentQuery {
         Ok(RowPage { rows: page.items, total_count: page.total_size, skip: self.skip.0 })
     }
 
-    /// Returns the filter of the operation with the tags and the metadata.
+    /// Returns the filter of the operation with the tags, the metadata and the parent.
     ///
     /// # Errors
-    /// Status 400 if the id of a tag is malformed.
+    /// Status 400 if the id of a tag or of the parent is malformed.
     fn filter(&self) -> Result<String, Failure> {
         let ids = self.tag_ids.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|id| !id.is_empty());
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         let tags = tags(&ids)?.into_iter().map(|id| format!("tag:{id}"));
         let pairs = metadata(self.metadata_search.as_deref().unwrap_or_default());
         let pairs = pairs.iter().map(|(key, value)| format!("metadata.{}={}", quoted(key), quoted(value)));
-        Ok(tags.chain(pairs).collect::<Vec<_>>().join(" "))
+        let parent = self.parent_id.as_deref().filter(|id| !id.is_empty());
+        let parent = parent.map(|id| id.parse::<DocumentId>()).transpose();
+        let parent = parent.map_err(|_| Failure::bad_request("Invalid document ID".to_owned()))?;
+        let parent = parent.map(|id| format!("parent={id}"));
+        Ok(tags.chain(pairs).chain(parent).collect::<Vec<_>>().join(" "))
     }
 
     /// Returns the grid of the operation. A list with metadata has one, because without a grid its pages may be incomplete.

@@ -73,6 +73,9 @@ struct DocumentBody {
     r#type: String,
     /// The metadata.
     metadata: BTreeMap<String, String>,
+    /// Identifies the mail, archive or split PDF that the document is a part of. Absent: the document was uploaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_id: Option<String>,
     /// The bytes in Base64. Null if the request has `include_content=false`. A document of a list has no such member.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -179,6 +182,7 @@ fn body(document: &Document, notes: &DocumentNotes) -> DocumentBody {
         tag_ids: document.tags.iter().map(ToString::to_string).collect(),
         r#type: document.media_type.clone(),
         metadata: document.metadata.clone(),
+        parent_id: document.part.as_ref().map(|part| part.parent.to_string()),
         content: None,
         pdf_id: id.clone(),
         id,

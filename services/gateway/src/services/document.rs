@@ -1,5 +1,7 @@
 //! Serves `DocumentService`.
 
+use folio_documents::SplitReason;
+use folio_operations::document_splits::{NamedPart, ProposeSplit, RequestedPart, SplitDocument};
 use folio_operations::document_structure::{
     FoundSection, GetDocumentImage, GetDocumentStructure, GetSection, ImagePage, ListImages, ListLinks, OnPage,
     StructurePages,
@@ -240,6 +242,34 @@ impl DocumentService for Api {
         ReadDocumentAgain { document_id: fields::id("document_id", &request.document_id)? }
     });
 
+    read!(
+        propose_split,
+        ProposeSplitRequest,
+        ProposeSplitResponse,
+        |request| ProposeSplit { document_id: fields::id("document_id", &request.document_id)? },
+        |parts: Vec<NamedPart>| v1::ProposeSplitResponse { parts: parts.into_iter().map(proposed).collect() }
+    );
+
+    change!(
+        split_document,
+        SplitDocumentRequest,
+        SplitDocumentResponse,
+        |request| {
+            let part = |part: v1::SplitPart| RequestedPart {
+                first_page: part.first_page,
+                last_page: part.last_page,
+                name: Some(part.name).filter(|name| !name.is_empty()),
+            };
+            SplitDocument {
+                document_id: fields::id("document_id", &request.document_id)?,
+                parts: request.parts.into_iter().map(part).collect(),
+            }
+        },
+        |documents: Vec<folio_resources::Document>| v1::SplitDocumentResponse {
+            documents: documents.iter().map(Into::into).collect(),
+        }
+    );
+
     async fn watch_document(&self, request: Request<v1::WatchDocumentRequest>) -> RpcResult<Self::WatchDocumentStream> {
         let call = |request: v1::WatchDocumentRequest| {
             Ok(Call::new(WatchDocument { document_id: fields::id("document_id", &request.document_id)? }))
@@ -248,6 +278,23 @@ impl DocumentService for Api {
             self.watched(changes.map_ok(|change| v1::WatchDocumentResponse { change: Some(encode(change)) }))
         };
         self.call(request, call, response).await
+    }
+}
+
+fn proposed(NamedPart { part, name }: NamedPart) -> v1::ProposedPart {
+    let reason = |reason: SplitReason| match reason {
+        SplitReason::Start => v1::SplitReason::Start.into(),
+        SplitReason::NumberingRestarts => v1::SplitReason::NumberingRestarts.into(),
+        SplitReason::DocumentNumber => v1::SplitReason::DocumentNumber.into(),
+        SplitReason::BlankPageBefore => v1::SplitReason::BlankPageBefore.into(),
+        SplitReason::Bookmark => v1::SplitReason::Bookmark.into(),
+    };
+    v1::ProposedPart {
+        first_page: part.pages.first,
+        last_page: part.pages.last,
+        name,
+        reasons: part.reasons.into_iter().map(reason).collect(),
+        label: part.label.unwrap_or_default(),
     }
 }
 

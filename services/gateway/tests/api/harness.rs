@@ -335,8 +335,8 @@ impl Server {
         let slots = Slots::of_model_calls(limits.clone(), shared.slots.clone());
         let meter = Arc::new(QuotaMeter::new(meter, slots)) as SharedMeter;
         let ingest = IngestHandle::new(shared.jobs.clone());
-        let ingestor = Ingestor::start(stores.clone(), ingest.clone(), Arc::clone(&environment), reader);
-        let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), &reading);
+        let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest.clone()), &reading);
+        let ingestor = Ingestor::start(stores.clone(), ingest, Arc::clone(&environment), reader, uploader.clone());
         let (turns, cleaning) = (shared.turns.clone(), CleanupOptions::default());
         let (cleaner, clean_up) =
             Cleaner::start(stores.clone(), turns, Arc::clone(&environment), cleaning, always_sweeper());

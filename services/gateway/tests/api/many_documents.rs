@@ -31,6 +31,7 @@ async fn fill(server: &Server, client: &Client, tag: &TagId) {
             is_protected: false,
             has_auto_create: false,
             auto_create_budget: None,
+            part: None,
             tags: if number % 10 == 0 { vec![tag.clone()] } else { Vec::new() },
             metadata: BTreeMap::from([("year".into(), if number % 100 == 0 { "1999" } else { "2024" }.into())]),
         };
