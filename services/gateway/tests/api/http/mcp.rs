@@ -9,7 +9,7 @@ use super::{Answer, Http};
 use crate::harness::{Client, Server};
 
 /// The tools of DocRouter's document chat, which a client calls about a named document.
-const DOCUMENT_TOOLS: [&str; 27] = [
+const DOCUMENT_TOOLS: [&str; 29] = [
     "create_prompt",
     "create_schema",
     "create_tag",
