@@ -246,10 +246,7 @@ fn document_conditions(text: &str) -> Result<(DocumentFilter, Option<&'static st
                 filter::set_text(&mut filter.name_search, &mut filter.name, &condition)?;
             }
             None if condition.field == "tag" => filter.all_tags.push(condition.id()?),
-            None if condition.field == "parent" => {
-                let parent = condition.id()?;
-                filter::set_once(&mut filter.parent, &condition, parent)?;
-            }
+            None if condition.field == "parent" => filter::set_once(&mut filter.parent, &condition, condition.id()?)?,
             None if condition.field == "state" => match STATES.iter().find(|name| **name == condition.value) {
                 Some(name) => filter::set_once(&mut state, &condition, *name)?,
                 None => {

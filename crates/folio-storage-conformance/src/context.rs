@@ -7,9 +7,9 @@ use bytes::Bytes;
 use folio_credit::LedgerRow;
 use folio_history::thread::NewThread;
 use folio_resources::{
-    AgentData, AgentStep, Document, DocumentChange, DocumentType, Extraction, ExtractionChange, ExtractionReport,
-    NewDocument, NewExtraction, NewProposal, Prompt, Proposal, ProposalChange, ProposalOutcome, ProposedResources,
-    Resource, Schema, Tag, TextState,
+    AgentData, AgentStep, Document, DocumentChange, DocumentPart, DocumentType, Extraction, ExtractionChange,
+    ExtractionReport, NewDocument, NewExtraction, NewProposal, PartBudget, Prompt, Proposal, ProposalChange,
+    ProposalOutcome, ProposedResources, Resource, Schema, Tag, TextState,
 };
 use folio_types::message::Usage;
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Write, WriteOutcome};
@@ -277,6 +277,12 @@ pub(crate) fn create_document(name: &str, tags: &[TagId]) -> DocumentChange {
         tags: tags.to_vec(),
         metadata: BTreeMap::new(),
     })
+}
+
+/// Returns the origin of a member of an archive.
+pub(crate) fn part_of(parent: DocumentId) -> DocumentPart {
+    let (path, budget) = ("in/a.txt".to_owned(), PartBudget::default());
+    DocumentPart { parent, position: 1, path, pages: None, depth: 1, budget }
 }
 
 pub(crate) fn create_extraction(document: &DocumentId, prompt: &PromptRevId, data: Value) -> ExtractionChange {

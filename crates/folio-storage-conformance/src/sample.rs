@@ -6,14 +6,13 @@ use std::str::FromStr;
 
 use folio_resources::{
     AllowedMcpTool, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, DictionaryEntryPatch, Document,
-    DocumentChange, DocumentFilter, DocumentPart, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind,
-    McpServer, McpServerChange, McpServerFilter, McpToolText, ModelDefaults, ModelSettings, ModelSettingsChange,
-    ModelSettingsId, NewDictionaryEntry, NewPrompt, NewProposal, NewToken, Organization, OrganizationChange,
-    OrganizationFilter, PartBudget, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal,
-    ProposalChange, ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Provenance, Resource,
-    ResourceWrite, Schema, SchemaChange, SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange,
-    TokenFilter, TokenRecord, User, UserChange, UserFilter, WebhookEndpoint, WebhookEndpointChange,
-    WebhookEndpointFilter,
+    DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind, McpServer,
+    McpServerChange, McpServerFilter, McpToolText, ModelDefaults, ModelSettings, ModelSettingsChange, ModelSettingsId,
+    NewDictionaryEntry, NewPrompt, NewProposal, NewToken, Organization, OrganizationChange, OrganizationFilter,
+    PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange, ProposalFilter,
+    ProposalOutcome, ProposalState, ProposedResources, Provenance, Resource, ResourceWrite, Schema, SchemaChange,
+    SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User, UserChange,
+    UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;
@@ -24,7 +23,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::Outcome;
-use super::context::{create_document, create_extraction};
+use super::context::{create_document, create_extraction, part_of};
 use super::resources::{Run, list, lists, read};
 
 /// The values of a sample. A kind ignores the values for which it has no field.
@@ -236,14 +235,7 @@ impl Sample for Document {
         let mut created = create_document(&seed.name, &seed.all());
         if let DocumentChange::Create(new) = &mut created {
             new.metadata = seed.metadata("KÖLN-Süd");
-            new.part = Some(DocumentPart {
-                parent: seed.document(),
-                position: 1,
-                path: "in/a.txt".to_owned(),
-                pages: None,
-                depth: 1,
-                budget: PartBudget::default(),
-            });
+            new.part = Some(part_of(seed.document()));
         }
         created
     }
