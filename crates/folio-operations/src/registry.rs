@@ -98,6 +98,7 @@ mod tests {
                 "Watch",
                 "Download",
                 "Preview",
+                "Export",
                 "Propose",
                 "DiscoverMcpTools",
                 "TestPolicy",
