@@ -126,8 +126,8 @@ async fn ended(stores: &SharedStores, nonce: &str) -> Outcome {
         check!(store.publish(&state).await?, "the end of a pause is refused");
         check!(!store.publish(&late).await?, "a late pause is accepted");
         same!(store.waiting(&state.org, None, None, 10).await?, vec![], "a turn after its pause waits");
-        let is_gone = async || Ok(store.get(&state.org, &state.turn).await?.is_none().then_some(()));
-        eventually("the state of a turn after its pause expires", is_gone).await?;
+        let is_expired = async || Ok(store.get(&state.org, &state.turn).await?.is_none().then_some(()));
+        eventually("the state of a turn after its pause expires", is_expired).await?;
     }
     Ok(())
 }
