@@ -5,6 +5,7 @@
 //! checks that the cached header and its expiry are the stored ones.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use folio_history::thread::{Fence, ThreadHeader};
 use folio_types::{OrgId, ThreadId};
@@ -12,6 +13,8 @@ use moka::future::Cache;
 
 /// Capacity of the cache, in bytes of stored headers.
 const CAPACITY_BYTES: u64 = 16 * 1024 * 1024;
+/// Time without an append after which a header is dropped, so that the headers of deleted threads do not fill the cache.
+const IDLE: Duration = Duration::from_secs(600);
 
 struct CachedHeader {
     header: ThreadHeader,
@@ -23,7 +26,7 @@ pub(crate) struct HeaderCache(Cache<(OrgId, ThreadId), Arc<CachedHeader>>);
 impl Default for HeaderCache {
     fn default() -> Self {
         let weigher = |_: &(OrgId, ThreadId), cached: &Arc<CachedHeader>| cached.bytes;
-        Self(Cache::builder().max_capacity(CAPACITY_BYTES).weigher(weigher).build())
+        Self(Cache::builder().max_capacity(CAPACITY_BYTES).time_to_idle(IDLE).weigher(weigher).build())
     }
 }
 

@@ -8,6 +8,7 @@
 mod watch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::command::{
@@ -34,6 +35,9 @@ use crate::remote::{LossStage, Peers, loss_stage, node_lost};
 /// Maximum number of nodes that a request calls: the first choice, the owner of a redirect, and a replacement of a lost
 /// node.
 const CALLED_MAX: usize = 3;
+
+/// Time without a call after which the cached owner of a thread is dropped. A further call asks the node that placement selects.
+const OWNER_IDLE: Duration = Duration::from_secs(600);
 
 type Key = (OrgId, ThreadId);
 
@@ -77,7 +81,7 @@ impl Router {
                 peers,
                 local: None,
                 shared: None,
-                owners: Cache::new(options.owners_remembered),
+                owners: Cache::builder().max_capacity(options.owners_remembered).time_to_idle(OWNER_IDLE).build(),
                 avoided: Cache::builder().max_capacity(1_024).time_to_live(options.avoid).build(),
                 environment,
                 bound: options.load_bound(),

@@ -260,10 +260,12 @@ async fn invariant_3_an_approved_write_is_made_when_the_store_answers_again() {
         let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": cause }))).await;
         sandbox.models.then([say("Written.")]);
         let approval = sandbox.spawn_approve(approve_all(&turn, &pending));
-        let is_running = async || (sandbox.turn(&turn).await.status == TurnStatus::Running).then_some(());
-        wait_for("the write", SOON, is_running).await;
-        let events = all(sandbox.conversations.watch(&sandbox.principal, &turn, 1).await.unwrap()).await;
-        assert!(names(&events).iter().any(|name| name == "waiting_for_store"), "watchers see the wait: {events:?}");
+        // A stream that begins before the approval is executed ends with the pause.
+        let is_seen = async || {
+            let events = all(sandbox.conversations.watch(&sandbox.principal, &turn, 1).await.unwrap()).await;
+            names(&events).iter().any(|name| name == "waiting_for_store").then_some(())
+        };
+        wait_for("watchers see the wait", SOON, is_seen).await;
         let ended = reached(approval.await.unwrap().unwrap());
         let EventKind::Completed { rounds, .. } = &ended else { panic!("{cause}: {ended:?}") };
         assert_eq!(rounds[0].results[0].status, CallStatus::Ok, "{cause}");

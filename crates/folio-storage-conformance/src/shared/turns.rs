@@ -120,14 +120,17 @@ async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
 }
 
 async fn ended(stores: &SharedStores, nonce: &str) -> Outcome {
-    let (store, mut state) = (&stores.turns, turn(&format!("{nonce} ended"), 1, "a"));
-    let late = state.clone();
-    (state.version, state.phase, state.pending) = (5, None, Vec::new());
-    check!(store.publish(&state).await?, "the end is refused");
-    check!(!store.publish(&late).await?, "a late pause of an ended turn is accepted");
-    same!(store.waiting(&state.org, None, None, 10).await?, vec![], "a turn that ended waits");
-    eventually("an ended turn expires", async || Ok(store.get(&state.org, &state.turn).await?.is_none().then_some(())))
-        .await
+    for phase in [None, Some(Phase::Executing)] {
+        let (store, mut state) = (&stores.turns, turn(&format!("{nonce} {phase:?}"), 1, "a"));
+        let late = state.clone();
+        (state.version, state.phase, state.pending) = (5, phase, Vec::new());
+        check!(store.publish(&state).await?, "the end of a pause is refused");
+        check!(!store.publish(&late).await?, "a late pause is accepted");
+        same!(store.waiting(&state.org, None, None, 10).await?, vec![], "a turn after its pause waits");
+        let is_expired = async || Ok(store.get(&state.org, &state.turn).await?.is_none().then_some(()));
+        eventually("the state of a turn after its pause expires", is_expired).await?;
+    }
+    Ok(())
 }
 
 async fn erased(stores: &SharedStores, nonce: &str) -> Outcome {

@@ -35,6 +35,7 @@ mod rows;
 mod scan;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use folio_resources::{Kind, ListRow};
 use folio_types::{OrgId, Result};
@@ -78,15 +79,17 @@ fn stamp(version: u64, stage: Stage) -> i64 {
     version.cast_signed().saturating_mul(4).saturating_add(stage as i64)
 }
 
-/// Maximum number of cached buckets, about 150 bytes each.
+/// Maximum number of cached buckets, about 400 bytes each.
 const BUCKETS_CACHED: u64 = 20_000;
+/// Time after which a bucket is written again, so that the buckets of deleted documents do not fill the cache.
+const BUCKETS_KEPT: Duration = Duration::from_secs(600);
 
 /// The buckets of terms whose rows in `list_buckets` this process wrote.
 pub(crate) struct Buckets(Cache<String, ()>);
 
 impl Default for Buckets {
     fn default() -> Self {
-        Self(Cache::new(BUCKETS_CACHED))
+        Self(Cache::builder().max_capacity(BUCKETS_CACHED).time_to_live(BUCKETS_KEPT).build())
     }
 }
 

@@ -551,7 +551,9 @@ impl<'a> Run<'a> {
         let output = u64::from(self.model.options.max_output_tokens);
         let (answer, first_answer) = (output.min(context / 2), output.min(context / 8));
         let schema = self.schema.as_ref().map_or(0, |schema| count_tokens(&schema.response_format.to_string()));
-        let evidence = self.extended_schema().map(|_| count_tokens(&model_evidence::member_schema().to_string()));
+        let evidence = self.extended_schema().map(|_| {
+            count_tokens(&model_evidence::member_schema().to_string()) + count_tokens(model_evidence::INSTRUCTIONS)
+        });
         let schema = schema + evidence.unwrap_or_default();
         let overhead = count_tokens(message::SYSTEM)
             + count_tokens(&message::user(&self.prompt.content, &self.document.name, Some(LAST_POSITION), ""))
@@ -575,13 +577,16 @@ impl<'a> Run<'a> {
         let estimate = estimate.filter(|_| attempt == 1 && extended.is_none());
         let answer = estimate.unwrap_or(u64::MAX).min(budget.answer);
         let format = self.schema.as_ref().and_then(response_format);
-        let format = format.map(|format| match extended {
-            Some(schema) => ResponseFormat { schema, ..format },
-            None => format,
-        });
+        let (system, format) = match (format, extended) {
+            (Some(format), Some(schema)) => (
+                format!("{} {}", message::SYSTEM, model_evidence::INSTRUCTIONS),
+                Some(ResponseFormat { schema, ..format }),
+            ),
+            (format, _) => (message::SYSTEM.to_owned(), format),
+        };
         let call = self.metered_call(key, count(&messages) + budget.schema, answer);
         let request = ModelRequest {
-            system: message::SYSTEM.to_owned(),
+            system,
             response_format: format,
             max_output_tokens: u32::try_from(answer).ok(),
             temperature: Some(self.prompt.temperature.unwrap_or_default()),

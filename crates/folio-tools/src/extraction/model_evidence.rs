@@ -19,6 +19,14 @@ pub(super) const QUOTE_CHARS_MIN: usize = 3;
 /// Maximum number of entries of the member. Further entries are dropped.
 const ENTRIES_MAX: usize = CITATIONS_MAX;
 
+/// The part of the system message that specifies the member. Many endpoints restrict the answer by the schema, but do not show
+/// the schema to the model.
+pub(super) const INSTRUCTIONS: &str = "\
+The last member, _evidence, has one entry for each text, number and date of the answer, such as \
+{\"path\": \"total\", \"quote\": \"Total: 12.50\", \"confidence\": 0.9}. path: the member of the answer, such as total or \
+items[0].price. quote: 3 to 500 characters of the document that contain the value, copied exactly, or null. confidence: how \
+certain the value is, from 0 to 1.";
+
 /// The unchecked statements of a model about one value.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(super) struct ValueEvidence {
@@ -37,9 +45,6 @@ pub(super) type Evidence = BTreeMap<String, ValueEvidence>;
 pub(super) fn member_schema() -> Value {
     json!({
         "type": "array",
-        "description": "One entry for each text, number and date of this answer: path, such as total or items[0].price; quote, the \
-                        words of the document that contain the value, copied exactly, 3 to 500 characters, or null; confidence, \
-                        how certain the value is, from 0 to 1.",
         "items": {
             "type": "object",
             "properties": {

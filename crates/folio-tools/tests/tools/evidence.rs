@@ -54,6 +54,7 @@ async fn a_value_with_a_valid_quote_is_cited_with_the_confidence_of_the_model() 
     assert_eq!(extraction.report.confidences, [confidence]);
     assert_eq!(extraction.report.text_generation, document(&test).await.text_generation);
     let request = test.models.requests().remove(0);
+    assert!(request.system.contains("_evidence"), "{}", request.system);
     let schema = request.response_format.unwrap().schema;
     assert_eq!(schema["required"], json!(["total", "_evidence"]));
     assert_eq!(request.max_output_tokens, Some(1_000), "the limit of the model");
@@ -64,8 +65,9 @@ async fn evidence_is_requested_only_from_models_that_permit_it() {
     let mut test = Fixture::new().await;
     test.invoice_prompt().await;
     let result = test.extract(r#"{"total": 120.5}"#).await;
-    let schema = test.models.requests().remove(0).response_format.unwrap().schema;
-    assert_eq!(schema["required"], json!(["total"]));
+    let request = test.models.requests().remove(0);
+    assert!(!request.system.contains("_evidence"), "{}", request.system);
+    assert_eq!(request.response_format.unwrap().schema["required"], json!(["total"]));
     let report = stored(&test, &result).await.report;
     assert_eq!(kinds(&report.citations), [(CitationKind::Located, "120.50")]);
     assert!(report.confidences.is_empty());

@@ -10,7 +10,7 @@ use folio_resources::policy::Approver;
 use folio_types::{Incarnation, OrgId, Principal, Result, Role, Timestamp, TurnId, UserId};
 use serde::{Deserialize, Serialize};
 
-/// Time to live of the state of an open turn without an expiry.
+/// Time to live of the state of a waiting turn without an expiry.
 const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 
 /// The newest published state of a turn.
@@ -90,11 +90,12 @@ impl SharedTurn {
         Some(TurnCursor { paused_at, turn: self.turn.clone() })
     }
 
-    /// Returns the time to live of this state in the store.
+    /// Returns the time to live of this state in the store. The state of a turn that no longer waits is kept only so that no
+    /// older state replaces it.
     pub fn ttl(&self, now: Timestamp, idle_turn_ttl: Duration) -> Duration {
         let left = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or_default();
-        let open = self.phase.map(|_| self.expires_at.map_or(WITHOUT_EXPIRY, left));
-        open.unwrap_or_default().saturating_add(idle_turn_ttl)
+        let wait = self.is_waiting().then(|| self.expires_at.map_or(WITHOUT_EXPIRY, left));
+        wait.unwrap_or_default().saturating_add(idle_turn_ttl)
     }
 
     pub fn is_waiting(&self) -> bool {
