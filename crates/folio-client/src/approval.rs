@@ -125,6 +125,7 @@ mod tests {
             access: v1::ToolAccess::ReadWrite.into(),
             needs_approval: true,
             approval_requirement: Some(rule),
+            group: None,
         };
         let second = v1::Call { call_id: "2".to_owned(), ..v1::Call::default() };
         let third = v1::Call { call_id: "3".to_owned(), needs_approval: true, ..v1::Call::default() };

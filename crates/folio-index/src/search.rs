@@ -31,12 +31,6 @@ pub struct Filter {
     pub languages: Vec<String>,
 }
 
-impl Filter {
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// A hybrid search. Operators, quotes and wildcards in the text have no meaning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Search {

@@ -173,7 +173,7 @@ impl ConversationPeer for ScriptedPeer {
             calls: Vec::new(),
             results: Vec::new(),
         };
-        let closing = Event { turn: self.own_turn(), number: 2, kind: EventKind::Cancelled };
+        let closing = Event::new(self.own_turn(), 2, EventKind::Cancelled);
         let answer = ApproveAnswer::Reached { closing, round: Box::new(round) };
         self.answer("approve", Some(principal), command.turn, answer).await
     }

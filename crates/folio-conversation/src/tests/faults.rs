@@ -142,6 +142,7 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
         model: None,
         answer: ProfileAnswer::Text,
         has_own_usage: false,
+        delegates: &[],
     };
     (Registry::new([read, write], vec![profile]).unwrap(), max_running)
 }

@@ -175,8 +175,11 @@ impl Machine {
     /// Handles a notice that a child may have ended.
     pub(super) fn check_children(&mut self, now: Timestamp) {
         match self.state {
-            State::AwaitingChildren if self.expire_if_due(now) => {}
-            State::AwaitingChildren => self.read_children(),
+            State::AwaitingChildren => {
+                if !self.expire_if_due(now) {
+                    self.read_children();
+                }
+            }
             State::ReadingChildren | State::StartingChildren(_) => self.children.must_repeat = true,
             _ => {}
         }

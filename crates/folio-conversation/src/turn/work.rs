@@ -117,7 +117,7 @@ impl Machine {
     }
 
     /// Returns the open turn, its newest round and a call of it. None: the call is not in progress.
-    fn running_call(&self, round: u32, index: u32) -> Option<(&TurnRecord, &RoundRecord, &CallRecord)> {
+    pub(super) fn running_call(&self, round: u32, index: u32) -> Option<(&TurnRecord, &RoundRecord, &CallRecord)> {
         let record = self.history.open()?;
         let newest = record.newest_round().filter(|newest| newest.round == round)?;
         match &self.state {

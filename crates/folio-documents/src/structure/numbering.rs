@@ -66,12 +66,13 @@ pub(super) fn sequence(numbered: &[(usize, Vec<u32>)]) -> Vec<usize> {
     let mut sequences: Vec<Vec<usize>> = Vec::new();
     let mut last: &[u32] = &[];
     for (line, number) in numbered {
+        let is_first = sequences.is_empty();
         match sequences.last_mut() {
             Some(sequence) if follows(last, number) => {
                 sequence.push(*line);
                 last = number;
             }
-            _ if number == &[1] || (sequences.is_empty() && number == &[0]) || (number == &[1, 1] && last != [1]) => {
+            _ if number == &[1] || (is_first && number == &[0]) || (number == &[1, 1] && last != [1]) => {
                 sequences.push(vec![*line]);
                 last = number;
             }

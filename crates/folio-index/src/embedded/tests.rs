@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use folio_testkit::wait_for;
 use folio_types::TagId;
-use tempfile::TempDir;
 
 use super::*;
 use crate::{Embedding, Filter, Gap, PartUse, Passage};

@@ -35,7 +35,7 @@ pub(crate) struct Fixture {
     pub(crate) models: Arc<ScriptedModels>,
     pub(crate) tools: Arc<ProfileTools>,
     pub(crate) context: CallContext,
-    environment: Arc<Simulated>,
+    pub(crate) environment: Arc<Simulated>,
     calls: AtomicU32,
     // The last field, so that the folder outlives the store.
     _store: EmbeddedStore,

@@ -207,6 +207,7 @@ mod tests {
             access: Access::ReadWrite,
             needs_approval: true,
             approval_requirement: None,
+            group: None,
         }
     }
 

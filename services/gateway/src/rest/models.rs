@@ -166,7 +166,7 @@ pub(super) struct Enabled {
 pub(super) async fn enabled(client: &Client, model_use: Option<ModelUse>) -> Result<Enabled, Failure> {
     let page_size = i32::try_from(limits::PAGE_SIZE_MAX).unwrap_or(i32::MAX);
     let list = ListRequest { page_size, ..ListRequest::default() };
-    let ModelPage { page, default_model: default } = client.run(ListModels { model_use, list }).await?;
+    let ModelPage { page, default_model: default, .. } = client.run(ListModels { model_use, list }).await?;
     Ok(Enabled { models: page.items, default })
 }
 

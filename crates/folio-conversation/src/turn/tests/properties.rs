@@ -41,6 +41,8 @@ fn scope() -> Scope {
         model_fails: 2,
         sweeps: 2,
         watches: 3,
+        notices: 0,
+        lost_children: 0,
     };
     let mut scope = Scope::empty(changing_reply, asks.map(|ask| (ask, None)).to_vec()).with(budget);
     scope.clocks = true;
