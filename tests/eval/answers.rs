@@ -7,20 +7,20 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::report::{Answer, Cost, DocumentResult, Report};
-use super::{bytes_of, selected};
+use super::{Selection, bytes_of};
 
 /// Maximum size of an answer, in bytes.
 const ANSWER_BYTES: u64 = 1 << 20;
 
-/// Writes the documents whose names contain `filter` to a folder, which is created if missing.
+/// Writes the documents to a folder, which is created if missing.
 ///
 /// # Errors
 /// The truth files are unusable, no document matches the filter, or a document cannot be generated, read or written.
-pub fn write_documents(truth: &Path, filter: &str, folder: &Path) -> Result<()> {
+pub fn write_documents(selection: &Selection, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("{} cannot be created", folder.display()))?;
-    for document in selected(truth, filter)? {
+    for document in selection.truths()? {
         let path = folder.join(&document.document);
-        let bytes = bytes_of(truth, &document)?;
+        let bytes = bytes_of(&selection.truth, &document)?;
         std::fs::write(&path, bytes).with_context(|| format!("{} cannot be written", path.display()))?;
     }
     Ok(())
@@ -31,8 +31,8 @@ pub fn write_documents(truth: &Path, filter: &str, folder: &Path) -> Result<()> 
 ///
 /// # Errors
 /// The truth files are unusable, or no document matches the filter.
-pub fn score(truth: &Path, filter: &str, folder: &Path) -> Result<Report> {
-    let truths = selected(truth, filter)?;
+pub fn score(selection: &Selection, folder: &Path) -> Result<Report> {
+    let truths = selection.truths()?;
     let results = truths.iter().map(|truth| {
         let answer = read(&folder.join(format!("{}.json", truth.document)));
         DocumentResult::new(truth, answer.map_err(|error| format!("{error:#}")))
@@ -56,6 +56,10 @@ mod tests {
 
     use super::*;
 
+    fn selection(truth: &Path, filter: &str) -> Selection {
+        Selection { truth: truth.to_owned(), set: None, filter: filter.to_owned() }
+    }
+
     #[test]
     fn each_file_is_scored_and_a_missing_or_malformed_one_has_only_missing_values() {
         let (truths, answers) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -68,7 +72,7 @@ mod tests {
         write("a.pdf.json", r#"{"items": [{"amount": 957.0}], "number": "A-18"}"#);
         write("b.pdf.json", "null and void");
         write("d.pdf.json", &"1".repeat(1 + (1 << 20)));
-        let report = score(truths.path(), ".pdf", answers.path()).unwrap();
+        let report = score(&selection(truths.path(), ".pdf"), answers.path()).unwrap();
         let errors: Vec<&str> =
             report.documents.iter().map(|document| document.error.as_deref().unwrap_or_default()).collect();
         let [a, b, c, d, other] = errors.as_slice() else { panic!("{errors:?}") };
@@ -76,8 +80,8 @@ mod tests {
         assert!(c.contains("cannot be read") && other.contains("cannot be read"), "{errors:?}");
         assert_eq!((report.counts.exact, report.counts.wrong, report.counts.missing), (1, 1, 8), "{report}");
         assert_eq!(report.mode, "answers");
-        assert_eq!(score(truths.path(), "a.pdf", answers.path()).unwrap().documents.len(), 1);
-        assert!(score(truths.path(), "e.pdf", answers.path()).is_err());
+        assert_eq!(score(&selection(truths.path(), "a.pdf"), answers.path()).unwrap().documents.len(), 1);
+        assert!(score(&selection(truths.path(), "e.pdf"), answers.path()).is_err());
     }
 
     #[test]
@@ -93,7 +97,7 @@ mod tests {
         write("own.pdf", false);
         std::fs::write(truths.path().join("own.pdf"), b"%PDF own").unwrap();
         let target = folder.path().join("documents");
-        write_documents(truths.path(), "", &target).unwrap();
+        write_documents(&selection(truths.path(), ""), &target).unwrap();
         let written = |name: &str| std::fs::read(target.join(name)).unwrap();
         assert_eq!(written("own.pdf"), b"%PDF own");
         assert_eq!(Some(written("invoice-de.pdf")), super::super::documents::bytes("invoice-de.pdf").unwrap());

@@ -6,6 +6,11 @@ use super::content::{Content, Language};
 use super::layouts::{Layout, Sheet};
 use super::truth::Truth;
 
+/// Maximum number of a set of documents.
+pub const SETS_MAX: u32 = 100;
+/// Distance between the seeds of two sets.
+const SEEDS_PER_SET: u64 = 1_000;
+
 /// File formats of the documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -25,9 +30,15 @@ pub struct Generated {
     form: Form,
 }
 
-/// Returns all documents: of each layout a PDF in each language, an English scan, and a German or French scan.
+/// Returns the documents of the first set: of each layout a PDF in each language, an English scan, and a German or French scan.
 pub fn all() -> Vec<Generated> {
+    set(1)
+}
+
+/// Returns the documents of a set. Each set has the same layouts with other contents. `number`: 1 to [`SETS_MAX`].
+pub fn set(number: u32) -> Vec<Generated> {
     let mut documents = Vec::new();
+    let first = (u64::from(number) - 1) * SEEDS_PER_SET + 1;
     for (at, layout) in Layout::ALL.into_iter().enumerate() {
         let scanned = if at % 2 == 0 { Language::German } else { Language::French };
         let image = |offset: usize| [Form::Png, Form::Tiff, Form::Scan][(2 * at + offset) % 3];
@@ -38,8 +49,11 @@ pub fn all() -> Vec<Generated> {
             (Language::English, image(0)),
             (scanned, image(1)),
         ] {
-            let seed = documents.len() as u64 + 1;
-            documents.push(Generated::new(layout, language, form, seed));
+            let mut document = Generated::new(layout, language, form, first + documents.len() as u64);
+            if number > 1 {
+                document.truth.document = format!("set{number}-{}", document.truth.document);
+            }
+            documents.push(document);
         }
     }
     documents
@@ -50,7 +64,9 @@ pub fn all() -> Vec<Generated> {
 /// # Errors
 /// A scan cannot be rendered, because pdftoppm is not installed.
 pub fn bytes(name: &str) -> std::io::Result<Option<Vec<u8>>> {
-    all().iter().find(|document| document.truth.document == name).map(Generated::bytes).transpose()
+    let number = name.strip_prefix("set").and_then(|rest| rest.split_once('-')?.0.parse().ok());
+    let documents = number.filter(|number| (1..=SETS_MAX).contains(number)).map_or_else(all, set);
+    documents.iter().find(|document| document.truth.document == name).map(Generated::bytes).transpose()
 }
 
 impl Generated {
@@ -134,8 +150,20 @@ mod tests {
     }
 
     #[test]
+    fn another_set_has_the_same_layouts_and_other_contents() {
+        for (first, other) in all().iter().zip(set(2)) {
+            assert_eq!(other.truth.document, format!("set2-{}", first.truth.document));
+            assert!(other.truth.schema == first.truth.schema && other.truth.fields != first.truth.fields);
+            assert_ne!(other.text(), first.text());
+        }
+        assert_ne!(bytes("set2-invoice-de.pdf").unwrap(), bytes("invoice-de.pdf").unwrap());
+        assert!(bytes("set2-invoice-de.pdf").unwrap().is_some());
+        assert_eq!(bytes("set101-invoice-de.pdf").unwrap(), None);
+    }
+
+    #[test]
     fn each_expected_text_is_printed_and_each_schema_is_strict() {
-        for document in all() {
+        for document in all().into_iter().chain(set(2)).chain(set(3)) {
             let text = document.text();
             let texts = document.truth.fields.iter().filter(|(name, _)| !name.ends_with("date"));
             for (name, value) in texts.filter_map(|(name, value)| Some((name, value.as_str()?))) {

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Parser;
 use folio_tests::eval::comparison::Comparison;
+use folio_tests::eval::documents::SETS_MAX;
 use folio_tests::eval::report::Report;
-use folio_tests::eval::{Endpoint, Plan, answers, run};
+use folio_tests::eval::{Endpoint, Plan, Selection, answers, run};
 
 #[derive(Parser)]
 #[command(name = "eval", about = "Extracts documents with known values and scores the results")]
@@ -15,6 +16,10 @@ struct Arguments {
     /// The folder with the truth files; samples/eval/README.md specifies their format.
     #[arg(long, default_value = "samples/eval")]
     truth: PathBuf,
+    /// Evaluate a set of generated documents instead: the layouts of samples/eval with other contents, 1 to 100. Set 1 is that
+    /// of samples/eval.
+    #[arg(long, value_name = "N", conflicts_with = "truth", value_parser = clap::value_parser!(u32).range(1..=i64::from(SETS_MAX)))]
+    set: Option<u32>,
     /// Evaluate only documents whose name contains this text.
     #[arg(long, default_value = "")]
     filter: String,
@@ -55,12 +60,14 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    let Arguments { truth, set, filter, .. } = &arguments;
+    let selection = Selection { truth: truth.clone(), set: *set, filter: filter.clone() };
     if let Some(folder) = &arguments.write_documents {
-        return answers::write_documents(&arguments.truth, &arguments.filter, folder);
+        return answers::write_documents(&selection, folder);
     }
     let report = match &arguments.answers {
-        Some(folder) => answers::score(&arguments.truth, &arguments.filter, folder)?,
-        None => extracted(arguments).await?,
+        Some(folder) => answers::score(&selection, folder)?,
+        None => extracted(selection, arguments).await?,
     };
     if let Some(baseline) = &report.baseline {
         eprintln!("{baseline}");
@@ -74,7 +81,7 @@ async fn main() -> Result<()> {
 }
 
 /// Extracts the documents with the model of an endpoint, or with the offline rules.
-async fn extracted(arguments: Arguments) -> Result<Report> {
+async fn extracted(selection: Selection, arguments: Arguments) -> Result<Report> {
     let (endpoint, offline) = match (arguments.base_url, arguments.model) {
         (Some(base_url), Some(model)) => {
             let key = std::env::var(&arguments.api_key_env).ok().filter(|key| !key.is_empty());
@@ -86,8 +93,7 @@ async fn extracted(arguments: Arguments) -> Result<Report> {
         }
     };
     let plan = Plan {
-        truth: arguments.truth,
-        filter: arguments.filter,
+        selection,
         is_bare: arguments.bare,
         has_evidence: arguments.evidence,
         examples: arguments.examples.unwrap_or_default(),

@@ -45,13 +45,38 @@ impl Endpoint {
     }
 }
 
+/// The documents of an evaluation.
+#[derive(Debug, Clone)]
+pub struct Selection {
+    /// Folder of the truth files and their documents.
+    pub truth: PathBuf,
+    /// Number of a set of generated documents, which replaces the folder. None: the folder.
+    pub set: Option<u32>,
+    /// Only documents whose name contains this text are evaluated.
+    pub filter: String,
+}
+
+impl Selection {
+    /// Returns the expected values of the documents.
+    ///
+    /// # Errors
+    /// The truth files are unusable, or no document matches the filter.
+    fn truths(&self) -> Result<Vec<Truth>> {
+        let mut truths = match self.set {
+            Some(set) => documents::set(set).into_iter().map(|document| document.truth).collect(),
+            None => truth::load(&self.truth)?,
+        };
+        truths.retain(|truth| truth.document.contains(&self.filter));
+        let (folder, filter) = (self.truth.display(), &self.filter);
+        ensure!(!truths.is_empty(), "no document in {folder} contains {filter:?} in its name");
+        Ok(truths)
+    }
+}
+
 /// The parameters of an evaluation.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Folder of the truth files and their documents.
-    pub truth: PathBuf,
-    /// Only documents whose name contains this text are evaluated.
-    pub filter: String,
+    pub selection: Selection,
     /// True for one bare model call per document instead of an extraction by Folio.
     pub is_bare: bool,
     /// True if extractions request quotes and confidences from the model.
@@ -78,7 +103,7 @@ struct Extracted {
 /// # Errors
 /// The truth files are unusable, no document matches the filter, or the server cannot be started.
 pub async fn run(plan: &Plan) -> Result<Report> {
-    let truths = selected(&plan.truth, &plan.filter)?;
+    let truths = plan.selection.truths()?;
     let mut folio = Folio::start(&plan.endpoint, plan.has_evidence, plan.examples).await?;
     let mut first: Vec<Result<Extracted, String>> = Vec::new();
     for truth in &truths {
@@ -120,17 +145,9 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     Ok(Report { baseline: Some(Box::new(baseline)), ..report(mode, documents) })
 }
 
-/// Reads the truth files of a folder whose documents contain `filter` in their names. Error: there is none.
-fn selected(folder: &Path, filter: &str) -> Result<Vec<Truth>> {
-    let mut truths = truth::load(folder)?;
-    truths.retain(|truth| truth.document.contains(filter));
-    ensure!(!truths.is_empty(), "no document in {} contains {filter:?} in its name", folder.display());
-    Ok(truths)
-}
-
 /// Uploads a document and extracts its values. A bare call receives the text that Folio read.
 async fn extract(plan: &Plan, truth: &Truth, folio: &mut Folio) -> Result<Extracted> {
-    let bytes = bytes_of(&plan.truth, truth)?;
+    let bytes = bytes_of(&plan.selection.truth, truth)?;
     let document = folio.upload(&truth.document, &bytes).await?;
     let (extraction, answer) = if plan.is_bare {
         let answer = bare::extract(&plan.endpoint, &folio.text(&document).await?, &truth.schema).await?;

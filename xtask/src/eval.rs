@@ -6,7 +6,7 @@ use crate::run::{cargo, finish};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Arguments of the program: `--truth FOLDER` [default: samples/eval], `--filter TEXT`, `--base-url URL` and
+    /// Arguments of the program: `--truth FOLDER` [default: samples/eval], `--set N`, `--filter TEXT`, `--base-url URL` and
     /// `--model NAME` [default: the offline rules], `--api-key-env NAME` [default: OPENAI_API_KEY], `--bare`, `--evidence`, `--examples N`, `--agent`,
     /// `--write-documents FOLDER`, `--answers FOLDER`.
     /// Paths are relative to the root of the workspace.
