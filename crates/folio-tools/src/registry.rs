@@ -133,10 +133,10 @@ impl Registry {
         if let Some(unknown) = delegates.iter().find(|delegate| !self.profiles.contains_key(*delegate)) {
             return Err(Error::internal(format!("profile {name} delegates to the unknown profile {unknown}")));
         }
-        match profile.tool(tasks::RUN_TASKS).is_some() == !delegates.is_empty() {
-            true => Ok(()),
-            false => Err(Error::internal(format!("profile {name} must have both run_tasks and delegates, or neither"))),
+        if profile.tool(tasks::RUN_TASKS).is_some() == delegates.is_empty() {
+            return Err(Error::internal(format!("profile {name} must have both run_tasks and delegates, or neither")));
         }
+        Ok(())
     }
 
     /// Returns a profile, or the error `UNKNOWN_PROFILE`.

@@ -174,14 +174,12 @@ impl Machine {
 
     /// Handles a notice that a child may have ended.
     pub(super) fn check_children(&mut self, now: Timestamp) {
-        match self.state {
-            State::AwaitingChildren => {
-                if !self.expire_if_due(now) {
-                    self.read_children();
-                }
+        if self.state == State::AwaitingChildren {
+            if !self.expire_if_due(now) {
+                self.read_children();
             }
-            State::ReadingChildren | State::StartingChildren(_) => self.children.must_repeat = true,
-            _ => {}
+        } else if matches!(self.state, State::ReadingChildren | State::StartingChildren(_)) {
+            self.children.must_repeat = true;
         }
     }
 

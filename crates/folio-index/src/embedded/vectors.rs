@@ -312,7 +312,7 @@ mod tests {
             let (values, other) = (unit(&values), unit(&other));
             let needle = Needle::new(String::new(), other.clone());
             let expected: f32 = values.iter().zip(&other).map(|(left, right)| left * right).sum();
-            let float = block(&[values.clone()], false).cosine(0, &needle).unwrap();
+            let float = block(std::slice::from_ref(&values), false).cosine(0, &needle).unwrap();
             let quantized = block(&[values], true).cosine(0, &needle).unwrap();
             prop_assert!((float - expected).abs() < 1e-5, "{} {}", float, expected);
             prop_assert!((quantized - expected).abs() < 0.03, "{} {}", quantized, expected);

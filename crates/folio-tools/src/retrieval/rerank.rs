@@ -143,7 +143,7 @@ mod tests {
         let (query, documents) = fit(&long, &[long.clone(), "short".to_owned()], 64);
         assert!(count_tokens(query) == 32 && long.starts_with(query), "{query:?}");
         assert_eq!((count_tokens(&documents[0]), documents[1].as_str()), (32, "short"));
-        let (query, documents) = fit("short", &[long.clone()], 64);
+        let (query, documents) = fit("short", std::slice::from_ref(&long), 64);
         assert_eq!((query, count_tokens(&documents[0])), ("short", 62));
     }
 }
