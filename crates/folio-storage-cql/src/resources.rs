@@ -4,6 +4,7 @@
 //! state of the text, under a version of its own. The two kinds of writes never change the same columns.
 //! [`super::texts`] stores the text itself.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -152,6 +153,34 @@ impl ResourceExecutor for Resources {
             }
         }
         Ok(found)
+    }
+
+    async fn indexed_deletions(
+        &self,
+        kind: &'static Kind,
+        times: &RangeInclusive<Timestamp>,
+        after: Option<&DeletionRow>,
+        limit: usize,
+    ) -> Result<Vec<DeletionRow>> {
+        let times = (micros(*times.start()), micros(*times.end()));
+        let after = after.map(|row| (micros(row.at), key(&row.org, &row.id)));
+        let rows = self.0.tables.system_rows.after(&deleted_index(kind), times, after, limit).await?;
+        rows.iter().map(|row| decode(&row.value)).collect()
+    }
+
+    async fn confirm_deletion(&self, kind: &'static Kind, row: &DeletionRow) -> Result<bool> {
+        let (keyspace, entered_at) = (&*self.0, micros(row.at));
+        let is_stale = match load(keyspace, &row.org, &row.id, Read::Serial).await?.record {
+            Some(Record::Tombstone { at, .. }) if at == row.at => return Ok(true),
+            // Another write deleted the resource and has its own row.
+            Some(Record::Tombstone { .. }) => true,
+            // The write was never executed, or it is in progress and will enter its row again.
+            Some(Record::Live(_)) | None => keyspace.age(entered_at) > STALE_AFTER,
+        };
+        if is_stale {
+            keyspace.tables.system_rows.remove(&deleted_index(kind), entered_at, &key(&row.org, &row.id)).await?;
+        }
+        Ok(false)
     }
 
     async fn clean_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> Result<()> {

@@ -12,6 +12,9 @@ use folio_storage::page_token;
 
 const BUCKETS: i32 = 16;
 
+/// The times of all rows of an index.
+pub(crate) const ALL_TIMES: (i64, i64) = (i64::MIN, i64::MAX);
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SystemRow {
     /// The time by which the index is ordered, in microseconds. 0: the index is ordered by key only.
@@ -61,13 +64,21 @@ impl SystemRows {
         Ok(found)
     }
 
-    /// Returns at most `rows` rows after a row, bucket by bucket.
-    pub(crate) async fn after(&self, index: &str, after: Option<(i64, String)>, rows: usize) -> Result<Vec<SystemRow>> {
+    /// Returns at most `rows` rows after a row, bucket by bucket; fewer only at the end of the index. `times`: the first and
+    /// the last time of the rows, in microseconds.
+    pub(crate) async fn after(
+        &self,
+        index: &str,
+        (first, last): (i64, i64),
+        after: Option<(i64, String)>,
+        rows: usize,
+    ) -> Result<Vec<SystemRow>> {
         let (mut found, mut from) = (Vec::new(), after.as_ref().map_or(0, |(_, key)| bucket(key)));
         let mut position = after;
         while from < BUCKETS && found.len() < rows {
-            let position = position.take().unwrap_or((i64::MIN, String::new()));
-            found.extend(self.of_bucket(index, from, position, i64::MAX, rows - found.len()).await?);
+            // No key is empty, so the rows of the first time follow this position.
+            let position = position.take().unwrap_or((first, String::new()));
+            found.extend(self.of_bucket(index, from, position, last, rows - found.len()).await?);
             from += 1;
         }
         Ok(found)
