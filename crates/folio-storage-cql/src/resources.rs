@@ -50,8 +50,7 @@ impl ResourceExecutor for Resources {
             && is_indexed
             && matches!(row.state, OpState::Done(_))
         {
-            // Enters the row again, because a reader of the index may have removed it while the resource was still
-            // live.
+            // Enters the row again, because the sweep may have removed it as stale while the resource was still live.
             enter_deleted(keyspace, kind, org, id, row.at).await?;
             if kind.has_text {
                 cleanup::remove_texts(keyspace, org, id).await?;
@@ -134,25 +133,6 @@ impl ResourceExecutor for Resources {
         let header = self.0.tables.aggregates.header(org, id, Read::Quorum).await?;
         let bytes = if header.live == Some(true) { bytes } else { 0 };
         content_sizes::put(&self.0, org, &format!("{id}/{blob}"), bytes, micros(at).cast_unsigned()).await
-    }
-
-    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
-        let (tables, index) = (&self.0.tables, deleted_index(kind));
-        let mut found = Vec::new();
-        for row in tables.system_rows.first(&index, None, limit).await? {
-            let DeletionRow { org, id, at: indexed_at } = decode(&row.value)?;
-            match load(&self.0, &org, &id, Read::Serial).await?.record {
-                Some(Record::Tombstone { at, .. }) if at == indexed_at => found.push((org, id, at)),
-                // Another write deleted the resource and has its own row.
-                Some(Record::Tombstone { .. }) => tables.system_rows.remove(&index, row.at, &row.key).await?,
-                // The write was never executed, or it is in progress and will enter its row again.
-                Some(Record::Live(_)) if self.0.age(row.at) > STALE_AFTER => {
-                    tables.system_rows.remove(&index, row.at, &row.key).await?;
-                }
-                Some(Record::Live(_)) | None => {}
-            }
-        }
-        Ok(found)
     }
 
     async fn indexed_deletions(

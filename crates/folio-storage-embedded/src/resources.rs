@@ -206,16 +206,6 @@ impl ResourceExecutor for Resources {
             .await
     }
 
-    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
-        self.0
-            .scan(move |view| {
-                let range = Range::prefix(Space::System, keys::all_deleted(kind.name));
-                let index_rows: Vec<DeletionRow> = view.values(range, limit)?;
-                Ok(index_rows.into_iter().map(|index_row| (index_row.org, index_row.id, index_row.at)).collect())
-            })
-            .await
-    }
-
     async fn indexed_deletions(
         &self,
         kind: &'static Kind,

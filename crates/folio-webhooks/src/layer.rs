@@ -191,10 +191,6 @@ impl ResourceExecutor for Resources {
         self.below.set_blob_bytes(org, id, blob, bytes, at).await
     }
 
-    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
-        self.below.deleted(kind, limit).await
-    }
-
     async fn indexed_deletions(
         &self,
         kind: &'static Kind,

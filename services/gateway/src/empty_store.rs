@@ -80,7 +80,6 @@ store! {
     resource_usage(&OrgId, &'static Kind) -> ResourceUsage;
     content_bytes(&OrgId) -> u64;
     set_blob_bytes(&OrgId, &str, &BlobId, u64, Timestamp) -> ();
-    deleted(&'static Kind, usize) -> Vec<(OrgId, String, Timestamp)>;
     indexed_deletions(&'static Kind, &RangeInclusive<Timestamp>, Option<&DeletionRow>, usize) -> Vec<DeletionRow>;
     confirm_deletion(&'static Kind, &DeletionRow) -> bool;
     clean_deleted(&OrgId, &'static Kind, &str, bool) -> ();

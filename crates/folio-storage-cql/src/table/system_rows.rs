@@ -1,7 +1,7 @@
 //! `system_rows`: the indexes that background jobs read. The hash of a row's key selects one of the buckets of its
 //! index.
 //!
-//! Writes are unconditional: a row is a hint, and its reader first reads the resource itself.
+//! Writes are unconditional: a row is a hint, and the resource itself is authoritative.
 
 use folio_types::{Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};

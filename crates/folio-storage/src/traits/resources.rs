@@ -98,10 +98,6 @@ pub trait ResourceExecutor: Send + Sync {
     /// removed. The write with the latest time wins. The deletion of the resource removes the sizes of its blobs.
     async fn set_blob_bytes(&self, org: &OrgId, id: &str, blob: &BlobId, bytes: u64, at: Timestamp) -> Result<()>;
 
-    /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request
-    /// reads.
-    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>>;
-
     /// Returns at most `limit` rows of the index of a kind's deletions, of all organizations: a system index that no
     /// request reads. The rows have a time within `times`, and a fixed order, which is not necessarily that of their times.
     /// The result begins after the position of `after`, a row of an earlier result with the same times, even if that row
@@ -125,8 +121,8 @@ pub trait ResourceExecutor: Send + Sync {
     /// Removes the rows that a deletion left: revisions with their references, texts, dependents. Other writes wait for
     /// one page of rows at most. A call that was interrupted is repeated; it continues with the first remaining row.
     ///
-    /// `is_final`: also reduces op rows to ids and times, and removes the deletion from the index of [`Self::deleted`].
-    /// Has no effect on a live resource.
+    /// `is_final`: also reduces op rows to ids and times, and removes the deletion from the index of
+    /// [`Self::indexed_deletions`]. Has no effect on a live resource.
     async fn clean_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> Result<()>;
 }
 
@@ -361,13 +357,6 @@ impl<R: Resource> ResourceStore<R> {
         at: Timestamp,
     ) -> Result<()> {
         self.executor.set_blob_bytes(org, &id.to_string(), blob, bytes, at).await
-    }
-
-    /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request
-    /// reads.
-    pub async fn deleted(&self, limit: usize) -> Result<Vec<(OrgId, R::Id, Timestamp)>> {
-        let found = self.executor.deleted(Kind::get::<R>(), limit).await?;
-        found.into_iter().map(|(org, id, at)| Ok((org, id.parse()?, at))).collect()
     }
 
     /// Returns at most `limit` rows of the index of deletions. See [`ResourceExecutor::indexed_deletions`].
