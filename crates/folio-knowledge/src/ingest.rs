@@ -24,7 +24,7 @@ use crate::index::{indexed, read_all, remove_document, size_name, stored_bytes, 
 use crate::knowledge::Knowledge;
 use crate::language::Languages;
 use crate::source;
-use crate::vectors::{KnownVectors, Payer, Target, add_missing, common_space, targets};
+use crate::vectors::{Payer, StoredVectors, Target, add_missing, common_space, targets};
 
 /// Smallest accepted window of a passage, and the smallest share of an input that its context keeps.
 const TOKENS_MIN: u32 = 32;
@@ -111,9 +111,9 @@ pub async fn ingest(knowledge: &Knowledge, request: IngestRequest) -> Result<Ing
         chunked.await.map_err(|error| Error::internal(format!("the division of a document failed: {error}")))??;
 
     if let Some(live) = live.as_ref().filter(|live| live.space.is_some() && !targets.is_empty()) {
-        let mut known = KnownVectors::default();
-        read_all(knowledge, &org, live).await?.into_iter().for_each(|passage| known.add(passage));
-        known.fill(&targets, &mut passages);
+        let mut stored = StoredVectors::default();
+        read_all(knowledge, &org, live).await?.into_iter().for_each(|passage| stored.add(passage));
+        stored.fill(&targets, &mut passages);
     }
     let user = if user == UserId::platform() { document.created_by.clone() } else { user };
     let payer = Payer { org: org.clone(), user, key, document: id };

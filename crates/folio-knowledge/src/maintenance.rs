@@ -2,7 +2,7 @@
 //!
 //! | finding | remedy |
 //! |---|---|
-//! | the index is missing, torn, of another version, or a rebuild has stopped | a job rebuilds it; if the job has ended without an effect on this index, the task itself does |
+//! | the index is missing, torn, of another version, or its rebuild has stopped | a job rebuilds it, otherwise the task |
 //! | the index contains a document without a live generation | removed from the index |
 //! | the index lacks a live generation, or contains an earlier one | added from the stores |
 //! | passages lack vectors of the chosen embedding model | a job computes them |
@@ -63,21 +63,19 @@ async fn run(mut sweeper: Sweeper, interval: Duration, stop: CancellationToken) 
     let mut ticks = tokio::time::interval(interval.min(DELETED_INTERVAL));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next = Instant::now();
-    let work = async {
-        loop {
-            ticks.tick().await;
-            if let Err(error) = sweeper.remove_deleted().await {
-                tracing::warn!(%error, "indexes of deleted organizations are removed later");
-            }
-            if Instant::now() >= next {
-                next = Instant::now() + interval;
-                if let Err(error) = sweeper.sweep().await {
-                    tracing::warn!(%error, "a sweep of the indexes failed; the next one continues it");
-                }
-            }
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = ticks.tick() => {}
         }
-    };
-    stop.run_until_cancelled(work).await;
+        let is_due = Instant::now() >= next;
+        if is_due {
+            next = Instant::now() + interval;
+        }
+        if stop.run_until_cancelled(sweeper.run(is_due)).await.is_none() {
+            return;
+        }
+    }
 }
 
 struct Sweeper {
@@ -88,6 +86,16 @@ struct Sweeper {
 }
 
 impl Sweeper {
+    /// `is_due`: true if the indexes of all organizations are compared.
+    async fn run(&mut self, is_due: bool) {
+        if let Err(error) = self.remove_deleted().await {
+            tracing::warn!(%error, "indexes of deleted organizations are removed later");
+        }
+        if is_due && let Err(error) = self.sweep().await {
+            tracing::warn!(%error, "a sweep of the indexes failed; the next one continues it");
+        }
+    }
+
     /// Removes the indexes of deleted organizations.
     async fn remove_deleted(&self) -> Result<()> {
         let organizations = self.knowledge.stores.of::<Organization>();

@@ -55,42 +55,54 @@ pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
 /// Writes stored generations to the index. Generations of deleted documents, and those that were replaced meanwhile, are
 /// skipped. Returns the number of written documents.
 pub(crate) async fn index_stored(knowledge: &Knowledge, org: &OrgId, heads: &[PassageHead]) -> Result<usize> {
-    let (mut written, mut batch, mut passages) = (0, Vec::new(), 0_usize);
+    let (mut written, mut passages) = (0, 0_usize);
+    let (mut batch, mut documents): (Vec<&PassageHead>, Vec<IndexedDocument>) = (Vec::new(), Vec::new());
     for head in heads {
-        let Some(document) = knowledge.stores.of::<Document>().get(org, &head.document).await? else { continue };
-        let found = read_all(knowledge, org, head).await?;
-        if found.len() != usize::try_from(head.passages).unwrap_or(usize::MAX) {
-            continue;
-        }
-        if passages.saturating_add(found.len()) > PASSAGES_AT_ONCE && !batch.is_empty() {
-            written += write(knowledge, org, std::mem::take(&mut batch)).await?;
+        let Some(document) = read_document(knowledge, org, head).await? else { continue };
+        if passages.saturating_add(document.passages.len()) > PASSAGES_AT_ONCE && !batch.is_empty() {
+            written += write(knowledge, org, &batch, std::mem::take(&mut documents)).await?;
+            batch.clear();
             passages = 0;
         }
-        passages = passages.saturating_add(found.len());
-        batch.push(indexed(&document, head, found));
+        passages = passages.saturating_add(document.passages.len());
+        batch.push(head);
+        documents.push(document);
     }
     if batch.is_empty() {
         return Ok(written);
     }
-    Ok(written + write(knowledge, org, batch).await?)
+    Ok(written + write(knowledge, org, &batch, documents).await?)
+}
+
+/// Returns a stored generation as input of the index. None: the document was deleted, or the generation was replaced.
+async fn read_document(knowledge: &Knowledge, org: &OrgId, head: &PassageHead) -> Result<Option<IndexedDocument>> {
+    let Some(document) = knowledge.stores.of::<Document>().get(org, &head.document).await? else { return Ok(None) };
+    let found = read_all(knowledge, org, head).await?;
+    let is_complete = found.len() == usize::try_from(head.passages).unwrap_or(usize::MAX);
+    Ok(is_complete.then(|| indexed(&document, head, found)))
 }
 
 /// Writes documents to the index. A batch that exceeds a bound of the index is written document by document, and a document that
-/// exceeds it alone is skipped, so that it does not prevent the others.
-async fn write(knowledge: &Knowledge, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<usize> {
-    let count = documents.len();
-    match upsert(knowledge, org, documents.clone()).await {
-        Ok(()) => return Ok(count),
+/// exceeds it alone is skipped, so that it does not prevent the others. `heads`: the generations of the documents.
+async fn write(
+    knowledge: &Knowledge,
+    org: &OrgId,
+    heads: &[&PassageHead],
+    documents: Vec<IndexedDocument>,
+) -> Result<usize> {
+    match upsert(knowledge, org, documents).await {
+        Ok(()) => return Ok(heads.len()),
         Err(error) if !is_of_input(&error) => return Err(error),
         Err(_) => {}
     }
     let mut written = 0;
-    for document in documents {
-        let id = document.document.clone();
+    for head in heads {
+        let Some(document) = read_document(knowledge, org, head).await? else { continue };
         match upsert(knowledge, org, vec![document]).await {
             Ok(()) => written += 1,
             Err(error) if is_of_input(&error) => {
-                tracing::warn!(%org, document = %id, %error, "a document exceeds a bound of the index and is not found");
+                let document = &head.document;
+                tracing::warn!(%org, %document, %error, "a document exceeds a bound of the index and is not found");
             }
             Err(error) => return Err(error),
         }

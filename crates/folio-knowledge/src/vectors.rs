@@ -46,20 +46,20 @@ pub(crate) fn embedded_text(passage: &StoredPassage) -> String {
 
 /// The vectors of the live generation of a document, by the digests of their texts.
 #[derive(Debug, Default)]
-pub(crate) struct KnownVectors(HashMap<Digest, Vec<StoredVector>>);
+pub(crate) struct StoredVectors(HashMap<Digest, Vec<StoredVector>>);
 
-impl KnownVectors {
+impl StoredVectors {
     pub(crate) fn add(&mut self, passage: StoredPassage) {
         let digest = Digest::of(embedded_text(&passage).as_bytes());
         self.0.insert(digest, passage.vectors);
     }
 
-    /// Moves the known vectors in the spaces of the targets into passages with equal texts.
+    /// Copies the vectors in the spaces of the targets into passages with equal texts.
     pub(crate) fn fill(&self, targets: &[Target], passages: &mut [StoredPassage]) {
         for passage in passages {
             let digest = Digest::of(embedded_text(passage).as_bytes());
-            let Some(known) = self.0.get(&digest) else { continue };
-            let wanted = known.iter().filter(|vector| targets.iter().any(|target| target.space == vector.space));
+            let Some(stored) = self.0.get(&digest) else { continue };
+            let wanted = stored.iter().filter(|vector| targets.iter().any(|target| target.space == vector.space));
             passage.vectors = wanted.cloned().collect();
         }
     }
@@ -166,11 +166,11 @@ pub(crate) mod tests {
 
     #[test]
     fn vectors_of_equal_texts_are_reused_in_the_wanted_spaces() {
-        let mut known = KnownVectors::default();
-        known.add(passage(0, "same", &["a", "b"]));
-        known.add(passage(1, "gone", &["a"]));
+        let mut stored = StoredVectors::default();
+        stored.add(passage(0, "same", &["a", "b"]));
+        stored.add(passage(1, "gone", &["a"]));
         let mut passages = [passage(0, "new", &[]), passage(1, "same", &[])];
-        known.fill(&[target("b"), target("c")], &mut passages);
+        stored.fill(&[target("b"), target("c")], &mut passages);
         assert_eq!(passages, [passage(0, "new", &[]), passage(1, "same", &["b"])]);
     }
 

@@ -194,7 +194,7 @@ pub struct UpdateOrganization {
     /// True if an agent makes a proposal for each uploaded document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_create: Option<bool>,
-    /// What the ingestion of a document does when its text becomes ready.
+    /// The mode of the ingestion that begins when the text of a document becomes ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ingestion: Option<IngestionMode>,
     /// The version that the update is based on. None: any version.

@@ -12,9 +12,8 @@ use folio_types::access::{Role, Scope};
 use folio_types::models::{ModelKind, ModelOptions, OutputLimitField};
 use folio_types::token::Token;
 use folio_types::{
-    IngestionMode,
-    BlobId, Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, ProposalId, Reason, SchemaId,
-    SchemaRevId, TagId, ThreadId, Timestamp, UserId,
+    BlobId, Code, Digest, DocumentId, ExtractionId, IngestionMode, OrgId, PromptId, PromptRevId, ProposalId, Reason,
+    SchemaId, SchemaRevId, TagId, ThreadId, Timestamp, UserId,
 };
 use serde_json::{Value, json};
 

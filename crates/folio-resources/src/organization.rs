@@ -29,7 +29,7 @@ pub struct Organization {
     /// True if an agent makes a proposal for each uploaded document whose upload does not state otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub auto_create: bool,
-    /// What the ingestion of a document does when its text becomes ready.
+    /// The mode of the ingestion that begins when the text of a document becomes ready.
     #[serde(default, skip_serializing_if = "IngestionMode::is_default")]
     pub ingestion: IngestionMode,
     /// Quotas that differ from the defaults.

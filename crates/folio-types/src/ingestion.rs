@@ -1,7 +1,7 @@
 //! Ways in which documents become passages.
 
 named_enum! {
-    /// What the ingestion of a document does.
+    /// The steps of the ingestion of a document.
     #[derive(Default)]
     pub enum IngestionMode {
         /// No document is ingested by itself.
