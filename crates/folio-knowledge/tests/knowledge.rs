@@ -345,7 +345,7 @@ async fn a_lost_index_is_rebuilt_from_the_stores() {
     assert_eq!((test.state().await, test.found("pump").await), (IndexState::Missing, Vec::new()));
     // A sweep requests another job, which no node of this test runs.
     test.environment.advance(Duration::from_secs(60));
-    let jobs = async || {
+    let jobs = || async {
         let filter = JobFilter { queue: JobQueue::Ingestions, ..JobFilter::default() };
         let listed = test.stores().jobs.list(&test.org, &filter, &PageRequest::default()).await.unwrap();
         listed.items.into_iter().map(|job| job.kind).collect::<Vec<_>>()
@@ -353,7 +353,7 @@ async fn a_lost_index_is_rebuilt_from_the_stores() {
     assert_eq!(jobs().await, ["index_rebuild"], "the job of the first ingestion");
     let interval = Duration::from_millis(50);
     let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-    wait_for("the job", Duration::from_secs(20), async || (jobs().await.len() == 2).then_some(())).await;
+    wait_for("the job", Duration::from_secs(20), || async { (jobs().await.len() == 2).then_some(()) }).await;
     maintenance.stop(Duration::from_secs(5)).await;
     assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 1);
     assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 0, "the index is ready");
