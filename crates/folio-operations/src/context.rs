@@ -15,6 +15,7 @@ use folio_resources::quota::Quotas;
 use folio_resources::{Document, Proposal, Resource, Revisioned};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
 use folio_tools::mcp::McpServers;
+use folio_tools::retrieval::Retriever;
 use folio_tools::sections::OutlineCache;
 use folio_tools::{ToolResources, extraction};
 use folio_types::op::OpKey;
@@ -54,6 +55,8 @@ pub struct Components {
     pub providers: Providers,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
+    /// Finds passages of documents.
+    pub retriever: Arc<dyn Retriever>,
     /// Counts and charges model calls.
     pub meter: SharedMeter,
     /// Balances and grants.
@@ -594,6 +597,7 @@ impl Context {
             job_hints: components.jobs.hints().queue(),
             mcp: Arc::clone(&components.mcp),
             outlines: self.operations.inner.outlines.clone(),
+            retriever: Arc::clone(&components.retriever),
             tasks: components.tasks.clone(),
         }
     }

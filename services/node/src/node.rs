@@ -18,6 +18,7 @@ use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
 use folio_storage::{NodeRecord, SlotStore, Stores};
 use folio_tools::mcp::McpServers;
+use folio_tools::retrieval::Retriever;
 use folio_tools::sections::OutlineCache;
 use folio_tools::{Registry, ToolResources, auto_create};
 use folio_types::profile::AUTO_CREATE_PROFILE;
@@ -56,6 +57,8 @@ pub struct NodeParts {
     pub pages: PageRenderer,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
+    /// Finds passages of documents.
+    pub retriever: Arc<dyn Retriever>,
     /// None: this process is the only node.
     pub cluster: Option<ClusterParts>,
     /// True while the clock of the process is right. With a wrong clock the node runs no conversation.
@@ -217,6 +220,7 @@ impl RunningIncarnation {
             job_limits: parts.jobs.limits,
             job_hints: parts.jobs.hints.queue(),
             mcp: Arc::clone(&parts.mcp),
+            retriever: Arc::clone(&parts.retriever),
             incarnation: incarnation.clone(),
             owners,
             all_nodes: parts.jobs.conversations.clone(),
@@ -269,6 +273,7 @@ async fn start_jobs(
         job_hints: parts.jobs.hints.queue(),
         mcp: Arc::clone(&parts.mcp),
         outlines: OutlineCache::default(),
+        retriever: Arc::clone(&parts.retriever),
         tasks: settlements,
     };
     let placement: Arc<dyn folio_jobs::Placement> = match &parts.cluster {

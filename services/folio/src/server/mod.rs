@@ -72,6 +72,8 @@ pub(crate) struct SharedComponents {
     quotas: QuotaCache,
     webhooks: folio_webhooks::Counters,
     mcp: McpClient,
+    /// Finds passages of documents.
+    retriever: Arc<dyn Retriever>,
     environment: Arc<dyn Environment>,
 }
 
@@ -226,7 +228,7 @@ pub(crate) async fn start(
     };
     let gateway = match (listeners.public, conversations(&base.stores, cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
-            let SharedComponents { stores, shared, models, meter, credit, environment, mcp, .. } = base;
+            let SharedComponents { stores, shared, models, meter, credit, environment, mcp, retriever, .. } = base;
             let providers = Providers::clone(&models);
             let components = Components {
                 quotas: settings.limits.quotas(),
@@ -236,6 +238,7 @@ pub(crate) async fn start(
                 models,
                 providers,
                 mcp: Arc::new(mcp),
+                retriever,
                 meter,
                 credit,
                 environment,
