@@ -20,6 +20,12 @@ use serde_json::Value;
 
 use crate::traits::{HourSums, UsageRecord};
 
+mod passages;
+
+pub use passages::{
+    PassageBucket, PassageGeneration, PassageHead, ServingSpace, StoredPassage, StoredSegment, StoredVector,
+};
+
 /// A value that an adapter can store.
 pub trait Stored: Serialize + DeserializeOwned {
     /// The name of the kind in errors and golden files.
@@ -341,6 +347,12 @@ stored! {
         "usage_late" => LateUsage,
         "cached_vector" => CachedVector,
         "cached_vector_slot" => CachedVectorSlot,
+        "passage" => StoredPassage,
+        // The whole value is derived from the text, and a conditional write compares it.
+        "passage_head" => PassageHead,
+        "passage_generation" => PassageGeneration,
+        "passage_bucket" => PassageBucket,
+        "serving_space" => ServingSpace,
         "list_row" => ListRow,
         "name" => NameRow,
         "reference" => Reference,
