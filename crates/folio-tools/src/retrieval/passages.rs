@@ -124,10 +124,10 @@ pub struct PassageRank {
 pub struct PassageArea {
     /// Number of the page, from 1.
     pub page: u32,
-    pub left: f32,
-    pub top: f32,
-    pub right: f32,
-    pub bottom: f32,
+    pub left: f64,
+    pub top: f64,
+    pub right: f64,
+    pub bottom: f64,
 }
 
 /// A word of a passage that matches a word of the query.
@@ -161,8 +161,7 @@ pub struct FoundPassage {
     pub language: Option<String>,
     /// Metadata of the document, and the position of the passage. A key may be repeated.
     pub metadata_pairs: Vec<(String, String)>,
-    /// The score that orders the passages: the relevance if the answer is reranked, otherwise the sum over the parts of
-    /// `1 / (60 + rank)`.
+    /// The relevance if the passage was reranked, otherwise the sum over the parts of `1 / (60 + rank)`.
     pub score: f64,
     /// None: not among the candidates of the part.
     pub lexical: Option<PassageRank>,
@@ -176,10 +175,13 @@ pub struct FoundPassage {
 }
 
 /// The reason for which a part of a search did not consider passages, or was not used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SearchGap {
     /// The organization has no embedding model, so that the search is lexical only.
     NoEmbeddingModel,
+    /// No passage has a vector, because the documents are not embedded yet.
+    NotEmbedded,
     /// The vector of the query could not be computed, for this reason.
     EmbeddingFailed(String),
     /// The query contains no word.
@@ -201,6 +203,7 @@ impl SearchGap {
     pub fn name(&self) -> &'static str {
         match self {
             Self::NoEmbeddingModel => "no_embedding_model",
+            Self::NotEmbedded => "not_embedded",
             Self::EmbeddingFailed(_) => "embedding_failed",
             Self::NoWords => "no_words",
             Self::IndexMissing => "index_missing",
@@ -218,6 +221,7 @@ impl SearchGap {
         match self {
             Self::Memory(passages) | Self::WithoutVector(passages) => *passages,
             Self::NoEmbeddingModel
+            | Self::NotEmbedded
             | Self::EmbeddingFailed(_)
             | Self::NoWords
             | Self::IndexMissing
@@ -234,6 +238,7 @@ impl fmt::Display for SearchGap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoEmbeddingModel => f.write_str("the organization has no embedding model"),
+            Self::NotEmbedded => f.write_str("no passage has a vector yet"),
             Self::EmbeddingFailed(problem) => write!(f, "the vector of the query could not be computed: {problem}"),
             Self::NoWords => f.write_str("the query contains no word"),
             Self::IndexMissing => f.write_str("no document of the organization is indexed"),
@@ -252,7 +257,7 @@ impl fmt::Display for SearchGap {
 }
 
 /// The use of a part of a search.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SearchPart {
     /// True: the part ranked passages. The part considered all passages only if `gaps` is empty.
     pub is_used: bool,
@@ -262,7 +267,7 @@ pub struct SearchPart {
 /// The answer to a search.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FoundPassages {
-    /// Passages by descending score.
+    /// Best first. Passages that a rerank model did not rate follow the others.
     pub passages: Vec<FoundPassage>,
     pub lexical: SearchPart,
     pub dense: SearchPart,
@@ -365,11 +370,7 @@ mod tests {
                 "filter.metadata",
             ),
             (
-                filtered(PassageFilter {
-                    start_time: Some(late),
-                    end_time: Some(early),
-                    ..PassageFilter::default()
-                }),
+                filtered(PassageFilter { start_time: Some(late), end_time: Some(early), ..PassageFilter::default() }),
                 "filter.end_time",
             ),
             (filtered(languages(&["de", "German"])), "filter.languages[1]"),

@@ -149,7 +149,10 @@ mod tests {
     #[test]
     fn a_row_names_the_document_the_section_and_the_page() {
         let row = row(&passage("Total", None));
-        assert_eq!((&row["section"], &row["page"], &row["score"]), (&json!("Terms > Payment"), &json!(3), &json!(0.0328)));
+        assert_eq!(
+            (&row["section"], &row["page"], &row["score"]),
+            (&json!("Terms > Payment"), &json!(3), &json!(0.0328))
+        );
         assert_eq!(row["document_id"], json!(DocumentId::derive(&["a"])));
     }
 

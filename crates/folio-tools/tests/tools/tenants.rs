@@ -126,7 +126,9 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         called.insert(name.to_owned());
     }
     // `folio-knowledge` tests the search itself.
-    for arguments in [json!({ "query": "total" }), json!({ "query": "total", "document_ids": [document], "tag_ids": [tag] })] {
+    for arguments in
+        [json!({ "query": "total" }), json!({ "query": "total", "document_ids": [document], "tag_ids": [tag] })]
+    {
         let found = test.call_in(&other(&test), "retrieve_documents", &arguments).await.unwrap();
         assert_eq!(found.content["passages"], json!([]), "{arguments}");
     }
