@@ -45,6 +45,7 @@ const RERANK_TEXT_BYTES: usize = 8 * 1024;
 /// Maximum time for the vector of a query, so that a slow endpoint delays no search for longer.
 const EMBEDDING_WAIT: Duration = Duration::from_secs(10);
 /// Maximum pages of which an answer contains the positions of words.
+// proto: FoundPassage.areas "at most {} pages"
 const PAGES_MAX: usize = 100;
 /// Maximum reads of the stores in flight.
 const AT_ONCE: usize = 16;

@@ -7,8 +7,10 @@ use folio_tools::extraction::{contains_quote, unfenced};
 use serde_json::Value;
 
 /// Maximum citations of an answer. Further ones are removed and counted.
+// proto: AskResponse.citations "at most {} citations"
 const CITATIONS_MAX: usize = 50;
 /// Maximum length of the text of an answer, in characters.
+// proto: AskResponse.answer "at most {} characters"
 const TEXT_CHARS: usize = 8_000;
 /// Maximum numbers in a pair of brackets, such as `[1, 2]`.
 const LISTED_MAX: usize = 20;

@@ -7,6 +7,7 @@ use folio_tools::retrieval::{FoundPassage, Highlight, PassageRank};
 use super::areas::{Pages, area, areas};
 
 /// Maximum highlighted words of a passage.
+// proto: FoundPassage.highlights "at most {} words"
 const HIGHLIGHTS_MAX: usize = 50;
 
 /// A confirmed hit with its passage.

@@ -86,26 +86,27 @@ impl PassageFilter {
         let Self { document_ids, tag_ids, metadata, start_time, end_time, languages } = self;
         if document_ids.len() > FILTER_DOCUMENTS_MAX {
             let problem = format!("has {} documents; the maximum is {FILTER_DOCUMENTS_MAX}", document_ids.len());
-            return Err(Error::invalid_field("filter.document_ids", problem).with_reason(Reason::TooLarge));
+            return Err(Error::invalid_field("passage_filter.document_ids", problem).with_reason(Reason::TooLarge));
         }
-        fields::check_tags("filter.tag_ids", tag_ids)?;
-        fields::check_metadata("filter.metadata", metadata)?;
+        fields::check_tags("passage_filter.tag_ids", tag_ids)?;
+        fields::check_metadata("passage_filter.metadata", metadata)?;
         if let (Some(start), Some(end)) = (start_time, end_time)
             && start >= end
         {
-            return Err(Error::invalid_field("filter.end_time", "must be later than start_time"));
+            return Err(Error::invalid_field("passage_filter.end_time", "must be later than start_time"));
         }
         if languages.len() > FILTER_LANGUAGES_MAX {
             let problem = format!("has {} languages; the maximum is {FILTER_LANGUAGES_MAX}", languages.len());
-            return Err(Error::invalid_field("filter.languages", problem));
+            return Err(Error::invalid_field("passage_filter.languages", problem));
         }
         let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let is_code = |code: &str| LANGUAGE_BYTES.contains(&code.len()) && code.bytes().all(is_part);
         match languages.iter().position(|code| !is_code(code)) {
             None => Ok(()),
-            Some(at) => {
-                Err(Error::invalid_field(format!("filter.languages[{at}]"), "must be a code such as de or pt-br"))
-            }
+            Some(at) => Err(Error::invalid_field(
+                format!("passage_filter.languages[{at}]"),
+                "must be a code such as de or pt-br",
+            )),
         }
     }
 }
@@ -353,28 +354,28 @@ mod tests {
                     document_ids: vec![DocumentId::derive(&["a"]); FILTER_DOCUMENTS_MAX + 1],
                     ..PassageFilter::default()
                 }),
-                "filter.document_ids",
+                "passage_filter.document_ids",
             ),
             (
                 filtered(PassageFilter {
                     tag_ids: (0..100).map(|at: u32| TagId::derive(&[&at.to_string()])).collect(),
                     ..PassageFilter::default()
                 }),
-                "filter.tag_ids",
+                "passage_filter.tag_ids",
             ),
             (
                 filtered(PassageFilter {
                     metadata: BTreeMap::from([(String::new(), "a".to_owned())]),
                     ..PassageFilter::default()
                 }),
-                "filter.metadata",
+                "passage_filter.metadata",
             ),
             (
                 filtered(PassageFilter { start_time: Some(late), end_time: Some(early), ..PassageFilter::default() }),
-                "filter.end_time",
+                "passage_filter.end_time",
             ),
-            (filtered(languages(&["de", "German"])), "filter.languages[1]"),
-            (filtered(languages(&["de"; FILTER_LANGUAGES_MAX + 1])), "filter.languages"),
+            (filtered(languages(&["de", "German"])), "passage_filter.languages[1]"),
+            (filtered(languages(&["de"; FILTER_LANGUAGES_MAX + 1])), "passage_filter.languages"),
         ] {
             assert_eq!(refused.check("query").unwrap_err().violations[0].field, field, "{refused:?}");
         }
