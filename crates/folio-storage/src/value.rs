@@ -23,7 +23,8 @@ use crate::traits::{HourSums, UsageRecord};
 mod passages;
 
 pub use passages::{
-    PassageBucket, PassageGeneration, PassageHead, ServingSpace, StoredPassage, StoredSegment, StoredVector,
+    LastIngestion, PassageBucket, PassageGeneration, PassageHead, ServingSpace, StoredPassage, StoredSegment,
+    StoredVector,
 };
 
 /// A value that an adapter can store.
@@ -353,6 +354,7 @@ stored! {
         "passage_generation" => PassageGeneration,
         "passage_bucket" => PassageBucket,
         "serving_space" => ServingSpace,
+        "last_ingestion" => LastIngestion,
         "list_row" => ListRow,
         "name" => NameRow,
         "reference" => Reference,
