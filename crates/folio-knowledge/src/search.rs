@@ -34,7 +34,7 @@ use folio_types::{Code, DocumentId, Error, OrgId, Principal, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use areas::{PageWords, Pages};
-use candidates::{Confirmed, LiveDocument, confirm, second_limit};
+use candidates::{Confirmed, LiveDocument, confirm, has_tags_and_metadata, second_limit};
 use found::Candidate;
 
 /// Passages that a rerank model rates, unless the query requests more.
@@ -192,15 +192,17 @@ impl Run<'_> {
         Ok(confirm(hits, live))
     }
 
-    /// Returns the documents whose live passages are those of their current text.
+    /// Returns the documents that match the filter and whose live passages are those of their current text.
     async fn live(&self, documents: &[DocumentId]) -> Result<BTreeMap<DocumentId, LiveDocument>> {
-        let (stores, org) = (&self.resources.stores, self.org());
+        let (stores, org, filter) = (&self.resources.stores, self.org(), &self.query.filter);
         let heads = stores.passages().heads_of(org, documents).await?;
         let with_passages = documents.iter().zip(heads).filter_map(|(id, head)| Some((id, head?)));
         let reads: Vec<_> = with_passages
             .map(|(id, head)| async move {
                 let document = stores.of::<Document>().get(org, id).await?;
-                let document = document.filter(|document| document.text_generation == Some(head.text_generation));
+                let document = document.filter(|document| {
+                    document.text_generation == Some(head.text_generation) && has_tags_and_metadata(document, filter)
+                });
                 let live = |document: Document| LiveDocument { name: document.name, generation: head.generation };
                 Ok::<_, Error>(document.map(|document| (id.clone(), live(document))))
             })

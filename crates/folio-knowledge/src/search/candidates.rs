@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use folio_index::Hit;
 use folio_llm::RankedDocument;
+use folio_resources::Document;
+use folio_tools::retrieval::PassageFilter;
 use folio_types::DocumentId;
 
 use super::found::Candidate;
@@ -17,6 +19,12 @@ pub(super) struct LiveDocument {
     pub(super) name: String,
     /// The generation of the live passages.
     pub(super) generation: u64,
+}
+
+/// Returns true if a document has the tags and the metadata of a filter. They may have changed since it was indexed.
+pub(super) fn has_tags_and_metadata(document: &Document, filter: &PassageFilter) -> bool {
+    filter.tag_ids.iter().all(|tag| document.tags.contains(tag))
+        && filter.metadata.iter().all(|(key, value)| document.metadata.get(key) == Some(value))
 }
 
 /// The hits of live passages.
