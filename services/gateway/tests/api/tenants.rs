@@ -304,7 +304,9 @@ async fn check_tenants(server: Server) {
 /// a repeated query is cached.
 fn to_text(response: Result<Value, Error>) -> String {
     let text = |mut response: Value| {
-        response.as_object_mut().map(|members| members.remove("usage"));
+        if let Some(members) = response.as_object_mut() {
+            members.remove("usage");
+        }
         response.to_string()
     };
     response.map_or_else(|error| format!("{error:?}"), text)
