@@ -42,5 +42,5 @@ pub use network::{IngestionRun, NetworkModes};
 pub use options::{Options, Tokenizers};
 pub use rebuild::{IndexRebuilds, rebuild};
 pub use reembedding::{Reembeddings, update_serving_space};
-pub use search::IndexRetriever;
+pub use search::{IndexRetriever, retriever};
 pub use state::{DocumentIngestion, IngestionState, ingestion_of};

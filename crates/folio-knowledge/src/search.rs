@@ -26,13 +26,14 @@ use folio_resources::Document;
 use folio_storage::value::StoredPassage;
 use folio_tools::ToolResources;
 use folio_tools::retrieval::{
-    EmbeddingCall, EmbeddingPurpose, FoundPassages, PassageQuery, RerankCall, Retriever, SearchGap, SearchPart, embed,
-    rerank,
+    EmbeddingCall, EmbeddingPurpose, FoundPassages, NoRetriever, PassageQuery, RerankCall, Retriever, SearchGap,
+    SearchPart, embed, rerank,
 };
 use folio_types::message::Usage;
 use folio_types::{Code, DocumentId, Error, OrgId, Principal, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
+use crate::knowledge::Knowledge;
 use areas::{PageWords, Pages};
 use candidates::{Confirmed, LiveDocument, confirm, has_tags_and_metadata, second_limit};
 use found::Candidate;
@@ -65,6 +66,14 @@ impl IndexRetriever {
 impl std::fmt::Debug for IndexRetriever {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("IndexRetriever")
+    }
+}
+
+/// Returns the retriever of a process. None: the process has no index.
+pub fn retriever(knowledge: Option<&Knowledge>) -> Arc<dyn Retriever> {
+    match knowledge {
+        Some(knowledge) => Arc::new(IndexRetriever::new(Arc::clone(&knowledge.index))),
+        None => Arc::new(NoRetriever),
     }
 }
 

@@ -7,6 +7,7 @@ use folio_accounts::Accounts;
 use folio_documents::{CleanupHandle, PageBookmark, Uploader};
 use folio_history::peer::{ConversationPeer, SharedPeer};
 use folio_jobs::JobControl;
+use folio_knowledge::Knowledge;
 use folio_llm::{Catalogue, Models};
 use folio_metering::{CreditMeter, SharedMeter};
 use folio_permits::{Amount, Bounds, Permit, Permits};
@@ -15,7 +16,6 @@ use folio_resources::quota::Quotas;
 use folio_resources::{Document, Proposal, Resource, Revisioned};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
 use folio_tools::mcp::McpServers;
-use folio_tools::retrieval::Retriever;
 use folio_tools::sections::OutlineCache;
 use folio_tools::{ToolResources, extraction};
 use folio_types::op::OpKey;
@@ -55,8 +55,6 @@ pub struct Components {
     pub providers: Providers,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
-    /// Finds passages of documents.
-    pub retriever: Arc<dyn Retriever>,
     /// Counts and charges model calls.
     pub meter: SharedMeter,
     /// Balances and grants.
@@ -64,6 +62,8 @@ pub struct Components {
     pub environment: Arc<dyn Environment>,
     /// Bounds of extractions.
     pub extraction: extraction::Options,
+    /// The passages of documents and their index. None: this process has no index.
+    pub knowledge: Option<Knowledge>,
     /// The jobs of all nodes.
     pub jobs: JobControl,
     pub uploader: Uploader,
@@ -597,7 +597,7 @@ impl Context {
             job_hints: components.jobs.hints().queue(),
             mcp: Arc::clone(&components.mcp),
             outlines: self.operations.inner.outlines.clone(),
-            retriever: Arc::clone(&components.retriever),
+            retriever: folio_knowledge::retriever(components.knowledge.as_ref()),
             tasks: components.tasks.clone(),
         }
     }

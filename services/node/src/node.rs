@@ -13,12 +13,12 @@ use folio_documents::PageRenderer;
 use folio_history::job::JobLimits;
 use folio_history::peer::SharedPeer;
 use folio_jobs::{JobHints, JobKind, Jobs, JobsSnapshot};
+use folio_knowledge::{IndexRebuilds, IngestionJobs, Knowledge, Reembeddings, retriever};
 use folio_llm::Models;
 use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
 use folio_storage::{NodeRecord, SlotStore, Stores};
 use folio_tools::mcp::McpServers;
-use folio_tools::retrieval::Retriever;
 use folio_tools::sections::OutlineCache;
 use folio_tools::{Registry, ToolResources, auto_create};
 use folio_types::profile::AUTO_CREATE_PROFILE;
@@ -57,8 +57,8 @@ pub struct NodeParts {
     pub pages: PageRenderer,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
-    /// Finds passages of documents.
-    pub retriever: Arc<dyn Retriever>,
+    /// The passages of documents and their index. None: this node ingests no documents.
+    pub knowledge: Option<Knowledge>,
     /// None: this process is the only node.
     pub cluster: Option<ClusterParts>,
     /// True while the clock of the process is right. With a wrong clock the node runs no conversation.
@@ -220,7 +220,7 @@ impl RunningIncarnation {
             job_limits: parts.jobs.limits,
             job_hints: parts.jobs.hints.queue(),
             mcp: Arc::clone(&parts.mcp),
-            retriever: Arc::clone(&parts.retriever),
+            retriever: retriever(parts.knowledge.as_ref()),
             incarnation: incarnation.clone(),
             owners,
             all_nodes: parts.jobs.conversations.clone(),
@@ -273,7 +273,7 @@ async fn start_jobs(
         job_hints: parts.jobs.hints.queue(),
         mcp: Arc::clone(&parts.mcp),
         outlines: OutlineCache::default(),
-        retriever: Arc::clone(&parts.retriever),
+        retriever: retriever(parts.knowledge.as_ref()),
         tasks: settlements,
     };
     let placement: Arc<dyn folio_jobs::Placement> = match &parts.cluster {
@@ -289,6 +289,13 @@ async fn start_jobs(
     let meter: SharedMeter = Arc::new(OperationMeter::new(Arc::clone(&parts.meter), AUTO_CREATE_PROFILE));
     let automatic = ToolResources { meter, ..resources.clone() };
     kinds.push(Arc::new(AutoCreateJobs { resources: automatic, options, runs }));
+    if let Some(knowledge) = &parts.knowledge {
+        let knowledge = knowledge.clone().with_resources(resources.clone());
+        kinds.push(Arc::new(IngestionJobs::of_users(knowledge.clone())));
+        kinds.push(Arc::new(IngestionJobs::of_writes(knowledge.clone())));
+        kinds.push(Arc::new(IndexRebuilds(knowledge.clone())));
+        kinds.push(Arc::new(Reembeddings(knowledge)));
+    }
     kinds.push(Arc::new(ExtractionJobs { resources, agent }));
     let dependencies = folio_jobs::Dependencies {
         stores: parts.stores.clone(),

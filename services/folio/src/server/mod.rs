@@ -5,6 +5,7 @@ mod cluster;
 mod first_start;
 mod health;
 mod http_port;
+mod knowledge;
 mod listeners;
 mod metrics;
 pub(crate) mod models;
@@ -72,8 +73,6 @@ pub(crate) struct SharedComponents {
     quotas: QuotaCache,
     webhooks: folio_webhooks::Counters,
     mcp: McpClient,
-    /// Finds passages of documents.
-    retriever: Arc<dyn Retriever>,
     environment: Arc<dyn Environment>,
 }
 
@@ -228,7 +227,7 @@ pub(crate) async fn start(
     };
     let gateway = match (listeners.public, conversations(&base.stores, cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
-            let SharedComponents { stores, shared, models, meter, credit, environment, mcp, retriever, .. } = base;
+            let SharedComponents { stores, shared, models, meter, credit, environment, mcp, .. } = base;
             let providers = Providers::clone(&models);
             let components = Components {
                 quotas: settings.limits.quotas(),
@@ -238,13 +237,13 @@ pub(crate) async fn start(
                 models,
                 providers,
                 mcp: Arc::new(mcp),
-                retriever,
                 meter,
                 credit,
                 environment,
                 extraction: settings.extraction,
                 jobs,
                 conversations: peer,
+                knowledge: node.as_ref().map(|running| running.knowledge().clone()),
                 uploader,
                 exports,
                 clean_up,
