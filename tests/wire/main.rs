@@ -32,6 +32,7 @@ mod progress;
 mod proposals;
 mod purchases;
 mod real_documents;
+mod retrieval;
 mod sandbox;
 mod screen;
 mod settings;
