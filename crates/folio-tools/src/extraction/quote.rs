@@ -149,8 +149,8 @@ mod tests {
         {
             assert_eq!(contains_quote(text, quote), is_contained, "{quote:?}");
         }
-        let long = "a".repeat(QUOTE_CHARS + 1);
-        assert!(!contains_quote(&long, &long) && contains_quote(&long, &long[1..]));
+        let long = "ab ".repeat(QUOTE_CHARS);
+        assert!(contains_quote(&long, &long[..QUOTE_CHARS - 3]) && !contains_quote(&long, &long[..QUOTE_CHARS + 4]));
     }
 
     #[test]
