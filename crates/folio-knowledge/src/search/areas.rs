@@ -39,8 +39,8 @@ impl PageWords {
     }
 }
 
-/// Returns the page and its characters that a range of the text of a passage is from: of a row of a table, all characters of
-/// the row. None: the range is not from the page, such as a separator.
+/// Returns the page and its characters that a range of the text of a passage is from: of a table, all characters of
+/// the row or of the table. None: the range is not from the page, such as a separator.
 fn origin(segments: &[StoredSegment], chars: &Range<u32>) -> Option<(u32, Range<u32>)> {
     let next = segments.partition_point(|segment| segment.text_start <= chars.start);
     let StoredSegment { text_start, page, start, end, is_verbatim } = *segments.get(next.checked_sub(1)?)?;

@@ -138,7 +138,7 @@ pub struct Highlight {
     pub start: u32,
     /// Index after the last character.
     pub end: u32,
-    /// The word on its page; in a row of a table, the row. None: the position is unknown.
+    /// The word on its page; in a table, the row or the table. None: the position is unknown.
     pub area: Option<PassageArea>,
 }
 
