@@ -99,7 +99,7 @@ pub struct Answer {
 ///
 /// # Errors
 /// `INVALID_FIELD` if the question exceeds a bound, `MODEL_NOT_AVAILABLE`, `CONTEXT_TOO_SMALL`, those of the search, of metering
-/// and of the model. `MODEL_FAILED` if the answer of the model is malformed.
+/// and of the model. `ANSWER_MISMATCH` if the answer of the model is malformed or reached the length limit.
 pub async fn ask(
     retriever: &dyn Retriever,
     resources: &ToolResources,
@@ -137,8 +137,9 @@ pub async fn ask(
         ..unanswered
     };
     let malformed = || {
-        let message = format!("the answer of the model {} is no JSON object with answer and citations", model.name);
-        Error::unavailable(Reason::ModelFailed, message)
+        let message =
+            format!("the answer of the model {} is no complete JSON object with answer and citations", model.name);
+        Error::precondition(Reason::AnswerMismatch, message)
     };
     let raw = match reply.finish {
         Some(FinishReason::Length) => None,

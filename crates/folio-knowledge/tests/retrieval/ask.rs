@@ -81,14 +81,14 @@ async fn no_model_is_called_without_a_passage() {
 }
 
 #[tokio::test]
-async fn a_malformed_or_cut_answer_is_a_failure_of_the_model() {
+async fn a_malformed_or_cut_answer_is_refused() {
     let test = with_document().await;
     for reply in ["Within 30 days.", "[]", r#"{"answer": 30}"#] {
         test.models.answer(reply);
-        assert_eq!(answered(&test, question()).await.unwrap_err().reason, Reason::ModelFailed, "{reply}");
+        assert_eq!(answered(&test, question()).await.unwrap_err().reason, Reason::AnswerMismatch, "{reply}");
     }
     test.models.answer_until(FinishReason::Length, r#"{"answer": null, "citations": []}"#);
-    assert_eq!(answered(&test, question()).await.unwrap_err().reason, Reason::ModelFailed);
+    assert_eq!(answered(&test, question()).await.unwrap_err().reason, Reason::AnswerMismatch);
     assert_eq!(test.operations(&test.principal.org).await.len(), 4, "each call is charged");
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use folio_index::PassageIndex as _;
 use folio_resources::DocumentPatch;
 use folio_tools::retrieval::{PassageFilter, PassageQuery, SearchGap};
 
@@ -160,11 +161,11 @@ async fn an_index_that_is_rebuilt_is_named() {
     let test = Fixture::new().await;
     let org = test.principal.org.clone();
     test.add(&org, "terms.pdf", &LINES).await;
-    folio_index::PassageIndex::begin_rebuild(test.index.as_ref(), &org).await.unwrap();
+    test.index.begin_rebuild(&org).await.unwrap();
     let found = test.search(&PassageQuery::new("supplier")).await;
     assert!(found.passages.is_empty());
     assert!(found.lexical.gaps.contains(&SearchGap::IndexRebuilding), "{:?}", found.lexical);
-    folio_index::PassageIndex::delete_organization(test.index.as_ref(), &org).await.unwrap();
+    test.index.delete_organization(&org).await.unwrap();
     let found = test.search(&PassageQuery::new("supplier")).await;
     assert!(found.lexical.gaps.contains(&SearchGap::IndexMissing), "{:?}", found.lexical);
 }

@@ -1,5 +1,6 @@
 //! Tests of invariant 6: no search path reaches a passage of another organization.
 
+use folio_index::{IndexedDocument, Passage, PassageIndex as _};
 use folio_knowledge::{Question, ask};
 use folio_tools::retrieval::{PassageFilter, PassageQuery};
 use folio_types::TagId;
@@ -63,15 +64,15 @@ async fn invariant_6_an_index_with_a_foreign_hit_leaks_no_text() {
     let (ours, stranger) = (test.principal.org.clone(), test.stranger().await);
     let document = test.add(&ours, "same.pdf", &[SECRET]).await;
     // A defect of an index: it contains a document of another organization.
-    let indexed = folio_index::IndexedDocument {
+    let indexed = IndexedDocument {
         document,
         generation: 1,
         tags: Vec::new(),
         metadata: std::collections::BTreeMap::new(),
         date: None,
-        passages: vec![folio_index::Passage { text: SECRET.to_owned(), ..folio_index::Passage::default() }],
+        passages: vec![Passage { text: SECRET.to_owned(), ..Passage::default() }],
     };
-    folio_index::PassageIndex::upsert(test.index.as_ref(), &stranger.org, vec![indexed]).await.unwrap();
+    test.index.upsert(&stranger.org, vec![indexed]).await.unwrap();
     let found = test.search_as(&stranger, &PassageQuery::new("supplier")).await.unwrap();
     assert!(found.passages.is_empty() && found.stale_passages == 1, "{found:?}");
 }
