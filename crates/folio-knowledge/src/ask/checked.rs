@@ -123,9 +123,9 @@ fn next_numbers(text: &str, from: usize) -> Option<(Range<usize>, Vec<u32>)> {
         let list = end.filter(|end| inner.get(*end..).is_some_and(|rest| rest.starts_with(']')));
         if let Some(end) = list {
             let numbers = inner.get(..end)?.split(',').map(|number| number.trim().parse::<u32>().ok());
-            match numbers.take(LISTED_MAX + 1).collect::<Option<Vec<u32>>>() {
-                Some(numbers) if numbers.len() <= LISTED_MAX => return Some((start..start + end + 2, numbers)),
-                _ => {}
+            let numbers = numbers.take(LISTED_MAX + 1).collect::<Option<Vec<u32>>>();
+            if let Some(numbers) = numbers.filter(|numbers| numbers.len() <= LISTED_MAX) {
+                return Some((start..start + end + 2, numbers));
             }
         }
         at = start + 1;
