@@ -113,6 +113,7 @@ impl Sandbox {
             job_hints: folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default()).jobs,
             mcp: Arc::new(NoMcpServers),
             outlines: OutlineCache::default(),
+            retriever: Arc::new(folio_tools::retrieval::NoRetriever),
             tasks: TaskTracker::new(),
         };
         let index = EmbeddedIndex::open(folder.path().join("index"), EmbeddedOptions::default()).unwrap();
