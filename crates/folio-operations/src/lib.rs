@@ -60,6 +60,7 @@ pub mod providers;
 mod reference;
 mod registry;
 mod request;
+pub mod retrieval;
 mod reuse;
 pub mod schemas;
 mod shared_poller;
@@ -95,6 +96,7 @@ const GROUPS: &[&[Declaration]] = &[
     prompts::DECLARATIONS,
     tags::DECLARATIONS,
     dictionary::DECLARATIONS,
+    retrieval::DECLARATIONS,
     extractions::DECLARATIONS,
     proposals::DECLARATIONS,
     jobs::DECLARATIONS,

@@ -22,6 +22,7 @@ mod policy;
 mod prompt;
 mod proposal;
 mod provider;
+mod retrieval;
 mod schema;
 mod tag;
 mod thread;
@@ -79,6 +80,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         prompt_service_server::PromptServiceServer,
         tag_service_server::TagServiceServer,
         dictionary_service_server::DictionaryServiceServer,
+        retrieval_service_server::RetrievalServiceServer,
         extraction_service_server::ExtractionServiceServer,
         proposal_service_server::ProposalServiceServer,
         job_service_server::JobServiceServer,
