@@ -64,7 +64,10 @@ mod tests {
             ("We sell in Malaysia (MY).", vec![row("MY", "Malaysia", 1)]),
             ("Although Alpha Beta Co (ABC) grew.", vec![row("ABC", "Alpha Beta Co", 1)]),
             ("EBIT (earnings before\ninterest and tax)", vec![row("EBIT", "earnings before interest and tax", 1)]),
-            ("MY (Malaysia), MY (Model Year), MY (Malaysia)", vec![row("MY", "Malaysia", 2), row("MY", "Model Year", 1)]),
+            (
+                "MY (Malaysia), MY (Model Year), MY (Malaysia)",
+                vec![row("MY", "Malaysia", 2), row("MY", "Model Year", 1)],
+            ),
             ("MY (see page 3) and ABC", vec![]),
             ("", vec![]),
         ] {

@@ -289,7 +289,8 @@ mod tests {
         for state in QuestionState::ALL {
             let before = in_state(state);
             assert_eq!((before.state, QuestionState::from_name(state.as_str())), (state, Some(state)));
-            let changes = [(DictionaryQuestionChange::Answer, Answered), (DictionaryQuestionChange::Dismiss, Dismissed)];
+            let changes =
+                [(DictionaryQuestionChange::Answer, Answered), (DictionaryQuestionChange::Dismiss, Dismissed)];
             for (change, to) in changes {
                 let after = apply(change.clone(), Some(before.clone()));
                 if state == to {

@@ -33,9 +33,9 @@ const NAME_IN_TEXT_CHARS: usize = 120;
 
 /// Extensions of the names of files that can be documents.
 const EXTENSIONS: [&str; 42] = [
-    "bmp", "csv", "doc", "docm", "docx", "dotx", "eml", "epub", "gif", "gz", "htm", "html", "jpeg", "jpg", "json", "md",
-    "msg", "odp", "ods", "odt", "pdf", "png", "potx", "pps", "ppsx", "ppt", "pptm", "pptx", "rtf", "tar", "tgz", "tif",
-    "tiff", "tsv", "txt", "webp", "xls", "xlsb", "xlsm", "xlsx", "xml", "zip",
+    "bmp", "csv", "doc", "docm", "docx", "dotx", "eml", "epub", "gif", "gz", "htm", "html", "jpeg", "jpg", "json",
+    "md", "msg", "odp", "ods", "odt", "pdf", "png", "potx", "pps", "ppsx", "ppt", "pptm", "pptx", "rtf", "tar", "tgz",
+    "tif", "tiff", "tsv", "txt", "webp", "xls", "xlsb", "xlsm", "xlsx", "xml", "zip",
 ];
 
 /// A property by which a target finds a document. Texts are normalized, so that equal keys are the same property.
@@ -109,7 +109,10 @@ const NO_DOCUMENT: [&str; 9] = ["about", "callto", "cid", "data", "javascript", 
 /// Returns the keys of a link: those of its target, and that of its text if the text is the name of a file.
 pub fn link_keys(target: &str, anchor: &str) -> Vec<LinkKey> {
     let mut keys = target_keys(target);
-    if !keys.is_empty() && let Some(name) = file_key(anchor) && !keys.contains(&name) {
+    if !keys.is_empty()
+        && let Some(name) = file_key(anchor)
+        && !keys.contains(&name)
+    {
         keys.push(name);
     }
     keys
@@ -123,7 +126,8 @@ pub fn document_keys(document: &Document) -> Vec<LinkKey> {
         keys.extend(title_key(title));
     }
     let values = URL_METADATA.iter().filter_map(|key| document.metadata.get(*key));
-    let urls = values.filter(|value| value.len() <= LINK_TARGET_BYTES).filter_map(|value| Url::parse(value.trim()).ok());
+    let urls =
+        values.filter(|value| value.len() <= LINK_TARGET_BYTES).filter_map(|value| Url::parse(value.trim()).ok());
     keys.extend(urls.filter_map(|url| web_key(&url)));
     keys.sort();
     keys.dedup();

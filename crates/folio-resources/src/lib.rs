@@ -73,8 +73,8 @@ pub use dictionary_entry::{
 };
 pub use dictionary_expansion::{StatedExpansion, stated_expansions};
 pub use dictionary_question::{
-    DictionaryQuestion, DictionaryQuestionChange, DictionaryQuestionFilter, DictionaryQuestionId, MeaningGuess, NewQuestion,
-    QUESTION_CONTEXT_CHARS, QUESTION_CONTEXTS_MAX, QuestionState,
+    DictionaryQuestion, DictionaryQuestionChange, DictionaryQuestionFilter, DictionaryQuestionId, MeaningGuess,
+    NewQuestion, QUESTION_CONTEXT_CHARS, QUESTION_CONTEXTS_MAX, QuestionState,
 };
 pub use dictionary_text::{AmbiguousToken, ambiguous_tokens, relevant_entries};
 pub use document::{

@@ -39,7 +39,8 @@ pub fn follow_link(
     if document == root {
         return Err(Error::invalid_field("target", "is the document at which the ingestion began"));
     }
-    let depth = if from == root { Some(0) } else { followed.iter().find(|link| link.document == *from).map(|link| link.depth) };
+    let depth =
+        if from == root { Some(0) } else { followed.iter().find(|link| link.document == *from).map(|link| link.depth) };
     let Some(depth) = depth else {
         return Err(Error::invalid_field("document_id", format!("{from} was not followed from {root}")));
     };
@@ -65,7 +66,8 @@ mod tests {
     #[test]
     fn links_are_followed_to_a_depth_and_a_number_of_documents() {
         let root = id("root");
-        let follow = |followed: &[FollowedLink], from: &str, to: &str| follow_link(followed, &root, &id(from), &id(to), at());
+        let follow =
+            |followed: &[FollowedLink], from: &str, to: &str| follow_link(followed, &root, &id(from), &id(to), at());
         let mut followed = Vec::new();
         followed.push(follow(&followed, "root", "a").unwrap());
         followed.push(follow(&followed, "a", "b").unwrap());

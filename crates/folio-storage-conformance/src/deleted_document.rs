@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use folio_resources::{
-    DictionaryQuestion, DictionaryQuestionChange, Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange,
-    LinkCollector, LinkKey, NewDocument, NewQuestion,
+    DictionaryQuestion, DictionaryQuestionChange, Document, DocumentChange, DocumentPatch, Extraction,
+    ExtractionChange, LinkCollector, LinkKey, NewDocument, NewQuestion,
 };
 use folio_types::op::Expected;
 use folio_types::{BlobId, BudgetPart, BudgetRoot, Digest, DocumentId, OrgId, TurnId, limits};

@@ -12,11 +12,11 @@ use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
     AllowedMcpTool, BoundingBox, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, Document,
-    DocumentFilter, Extraction, Heading, Link, LinkCollector, LinkKey, LinkTarget, McpServer, McpServerChange, McpServerFilter, McpToolText,
-    Member, MemberWrite, ModelSettings, ModelSettingsChange, NewDictionaryEntry, NewToken, Organization,
-    OrganizationChange, PageStructure, Proposal, ProposalFilter, Provenance, Provider, Schema, SchemaChange, SealedKey,
-    TextState, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
-    WordBoxes,
+    DocumentFilter, Extraction, Heading, Link, LinkCollector, LinkKey, LinkTarget, McpServer, McpServerChange,
+    McpServerFilter, McpToolText, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewDictionaryEntry,
+    NewToken, Organization, OrganizationChange, PageStructure, Proposal, ProposalFilter, Provenance, Provider, Schema,
+    SchemaChange, SealedKey, TextState, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange,
+    WebhookEndpointFilter, WordBoxes,
 };
 use folio_types::access::Role;
 use folio_types::limits::JOB_PAGE_ITEMS;

@@ -43,7 +43,11 @@ async fn resolution(context: &Context) -> Outcome {
     // Two writes of the same keys have the effect of one.
     for _ in 0..2 {
         store.write_keys(org, &annex, &[LinkKey::Id(annex.clone()), name.clone()]).await?;
-        same!(missing().await?, vec![("other.pdf".to_owned(), first)], "missing targets after the arrival of a document");
+        same!(
+            missing().await?,
+            vec![("other.pdf".to_owned(), first)],
+            "missing targets after the arrival of a document"
+        );
     }
     let matched = store.find(org, &target_keys("https://example.com/annex.pdf")).await?;
     same!(matched.map(|found| (found.key, found.documents)), Some((name.clone(), vec![annex.clone()])), "a match");
@@ -55,11 +59,19 @@ async fn resolution(context: &Context) -> Outcome {
     // A repeated write keeps the time of the first reference, and a target that the text lost is removed.
     store.write_links(org, &one, links(&["annex.pdf"]), later).await?;
     let kept = store.links(org, &one).await?;
-    same!(kept.iter().map(|link| (link.target.as_str(), link.since)).collect::<Vec<_>>(), vec![("annex.pdf", first)], "links");
+    same!(
+        kept.iter().map(|link| (link.target.as_str(), link.since)).collect::<Vec<_>>(),
+        vec![("annex.pdf", first)],
+        "links"
+    );
     same!(missing().await?.len(), 0, "missing targets after the removal of the last reference");
 
     store.write_keys(org, &annex, &[LinkKey::Id(annex.clone())]).await?;
-    same!(missing().await?, vec![("annex.pdf".to_owned(), first), url.clone()], "missing targets of a renamed document");
+    same!(
+        missing().await?,
+        vec![("annex.pdf".to_owned(), first), url.clone()],
+        "missing targets of a renamed document"
+    );
     store.write_keys(org, &annex, &[LinkKey::Id(annex.clone()), name.clone()]).await?;
     for _ in 0..2 {
         store.remove_document(org, &annex).await?;
@@ -83,7 +95,11 @@ async fn following(context: &Context) -> Outcome {
     store.follow(org, (&root, &a), &b, at).await?;
     refused!(store.follow(org, (&root, &b), &c, at).await, LimitReached, "a link beyond the depth");
     let again = store.follow(org, (&root, &root), &b, at).await?;
-    same!(again, FollowedLink { document: b.clone(), from: a.clone(), depth: 2, at }, "a document that was followed before");
+    same!(
+        again,
+        FollowedLink { document: b.clone(), from: a.clone(), depth: 2, at },
+        "a document that was followed before"
+    );
     same!(store.followed(org, &root).await?.len(), 2, "followed documents");
     same!(store.followed(&context.other(), &root).await?.len(), 0, "followed documents of another organization");
     store.remove_document(org, &b).await?;

@@ -7,14 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use folio_resources::{
-    AllowedMcpTool, DictionaryEntry, DictionaryQuestion, Document,
-    DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind, McpServer,
-    McpServerChange, McpServerFilter, McpToolText, ModelDefaults, ModelSettings, ModelSettingsChange, ModelSettingsId,
-    NewPrompt, NewProposal, NewToken, Organization, OrganizationChange, OrganizationFilter,
-    PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange, ProposalFilter,
-    ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema, SchemaChange,
-    SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User, UserChange,
-    UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
+    AllowedMcpTool, DictionaryEntry, DictionaryQuestion, Document, DocumentChange, DocumentFilter, DocumentPatch,
+    Extraction, ExtractionChange, ExtractionFilter, Kind, McpServer, McpServerChange, McpServerFilter, McpToolText,
+    ModelDefaults, ModelSettings, ModelSettingsChange, ModelSettingsId, NewPrompt, NewProposal, NewToken, Organization,
+    OrganizationChange, OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal,
+    ProposalChange, ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema,
+    SchemaChange, SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User,
+    UserChange, UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;

@@ -9,8 +9,8 @@ use folio_history::journal::Entry;
 use folio_history::thread::{Fence, OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
 use folio_resources::{
-    CellPosition, EmbeddedImage, FollowedLink, Heading, Link, LinkKey, ListRow, Member, RevisionNames, Session, Table, TextRecord, WordBoxes,
-    decode_value, encode_value,
+    CellPosition, EmbeddedImage, FollowedLink, Heading, Link, ListRow, Member, RevisionNames, Session, Table,
+    TextRecord, WordBoxes, decode_value, encode_value,
 };
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::{DocumentId, JobId, OrgId, Result, ThreadId, Timestamp, UnknownFields};
@@ -19,6 +19,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::traits::{HourSums, UsageRecord};
+
+mod links;
+mod passages;
+
+pub use links::{DocumentLink, DocumentLinkKey, LinkFollower, LinkedDocument, LinkingDocument, MissingLinkRow};
+pub use passages::{
+    PassageBucket, PassageGeneration, PassageHead, ServingSpace, StoredPassage, StoredSegment, StoredVector,
+};
 
 /// A value that an adapter can store.
 pub trait Stored: Serialize + DeserializeOwned {
@@ -239,61 +247,6 @@ pub struct CachedVectorSlot {
     pub slot: u16,
 }
 
-/// A target that a document refers to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DocumentLink {
-    /// The number of the page with the first reference, from 1.
-    pub page: u32,
-    /// The linked text. Empty: the reference is a part of the text.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub anchor: String,
-    pub target: String,
-    /// The keys of the target, the most exact first. The first identifies the target.
-    pub keys: Vec<LinkKey>,
-    /// The time at which the document was first found to refer to the target.
-    pub since: Timestamp,
-}
-
-/// A key under which targets find a document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DocumentLinkKey {
-    pub key: LinkKey,
-}
-
-/// A document with a key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkedDocument {
-    pub document: DocumentId,
-}
-
-/// A document that refers to a key, with the target that contains the key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkingDocument {
-    pub document: DocumentId,
-    pub target: String,
-    /// See [`DocumentLink::keys`].
-    pub keys: Vec<LinkKey>,
-    /// See [`DocumentLink::since`].
-    pub since: Timestamp,
-}
-
-/// A target without a document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MissingLinkRow {
-    /// The target as the document with the oldest reference contains it.
-    pub target: String,
-    /// See [`DocumentLink::keys`].
-    pub keys: Vec<LinkKey>,
-    /// The time of the oldest reference.
-    pub since: Timestamp,
-}
-
-/// A document whose ingestion followed a link to another document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LinkFollower {
-    pub root: DocumentId,
-}
-
 /// The time of the last late record of an hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateUsage {
@@ -403,6 +356,12 @@ stored! {
         "missing_link" => MissingLinkRow,
         "followed_link" => FollowedLink,
         "link_follower" => LinkFollower,
+        "passage" => StoredPassage,
+        // The whole value is derived from the text, and a conditional write compares it.
+        "passage_head" => PassageHead,
+        "passage_generation" => PassageGeneration,
+        "passage_bucket" => PassageBucket,
+        "serving_space" => ServingSpace,
         "list_row" => ListRow,
         "name" => NameRow,
         "reference" => Reference,

@@ -30,7 +30,17 @@ fn the_keys_of_a_target_follow_from_its_form() {
         assert_eq!(keys(&target), expected, "{target}");
     }
     let long = format!("https://example.com/{}", "a".repeat(LINK_TARGET_BYTES));
-    for target in ["", "  ", "#part", "mailto:a@example.com", "javascript:alert(1)", "tel:+1", "ftp://example.com/a.pdf", "--", &long] {
+    for target in [
+        "",
+        "  ",
+        "#part",
+        "mailto:a@example.com",
+        "javascript:alert(1)",
+        "tel:+1",
+        "ftp://example.com/a.pdf",
+        "--",
+        &long,
+    ] {
         assert_eq!(keys(target), Vec::<String>::new(), "{target}");
     }
 }
@@ -38,7 +48,10 @@ fn the_keys_of_a_target_follow_from_its_form() {
 #[test]
 fn the_text_of_a_link_finds_a_document_whose_url_is_unknown() {
     let found = link_keys("https://files.example/7f3", "Annual Report.pdf");
-    assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), ["url:files.example/7f3", "name:annual report.pdf"]);
+    assert_eq!(
+        found.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["url:files.example/7f3", "name:annual report.pdf"]
+    );
     assert_eq!(link_keys("https://files.example/7f3", "here").len(), 1);
     assert_eq!(link_keys("mailto:a@example.com", "report.pdf"), []);
     assert_eq!(link_keys("report.pdf", "report.pdf").len(), 1);

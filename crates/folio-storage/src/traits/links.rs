@@ -27,7 +27,8 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::RowStore;
 use crate::value::{
-    DocumentLink, DocumentLinkKey, LinkFollower, LinkedDocument, LinkingDocument, MissingLinkRow, Stored as _, decode, encode,
+    DocumentLink, DocumentLinkKey, LinkFollower, LinkedDocument, LinkingDocument, MissingLinkRow, Stored as _, decode,
+    encode,
 };
 
 /// Maximum number of documents of a match. A target that more documents have is ambiguous anyway.
@@ -127,7 +128,9 @@ impl LinkStore {
         at: Timestamp,
     ) -> Result<()> {
         let stored = self.links(org, document).await?;
-        let since = |identity: Option<&LinkKey>| stored.iter().find(|link| link.keys.first() == identity).map(|link| link.since);
+        let since = |identity: Option<&LinkKey>| {
+            stored.iter().find(|link| link.keys.first() == identity).map(|link| link.since)
+        };
         let new: Vec<DocumentLink> = links
             .into_iter()
             .filter(|link| !link.keys.is_empty())
@@ -187,7 +190,9 @@ impl LinkStore {
             let is_last = found.len() < READ_REFERENCES;
             read += found.len();
             for (row, reference) in found {
-                if let Some(identity) = reference.keys.first() && updated.insert(identity.clone()) {
+                if let Some(identity) = reference.keys.first()
+                    && updated.insert(identity.clone())
+                {
                     self.update_missing(org, &reference.keys).await?;
                 }
                 after = Some(row);
@@ -339,7 +344,8 @@ mod tests {
         let key = LinkKey::Name("annex.pdf".to_owned());
         let row = |second| {
             let since = Timestamp::constant(second, 0);
-            let link = DocumentLink { page: 1, anchor: String::new(), target: String::new(), keys: vec![key.clone()], since };
+            let link =
+                DocumentLink { page: 1, anchor: String::new(), target: String::new(), keys: vec![key.clone()], since };
             reference_row(&document, &link, &key)
         };
         assert!(row(1) < row(2) && row(2) < row(1_790_000_000));

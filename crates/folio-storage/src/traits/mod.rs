@@ -18,6 +18,7 @@ mod job_records;
 mod links;
 mod open_turns;
 mod ops;
+mod passages;
 mod resources;
 mod rows;
 mod shared;
@@ -43,6 +44,7 @@ pub use job_records::{JOB_HINTS, JobRecordStore, create_job, encode_outcome, hin
 pub use links::{LinkMatch, LinkStore, MATCHES_MAX};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
+pub use passages::{DOCUMENT_PASSAGES_MAX, LISTED_HEADS_MAX, PassageStore, PassagesWritten, READ_PASSAGES_MAX};
 pub use resources::{PAGE_BYTES, ResourceExecutor, ResourceStore, ResourceUsage, StoredResource};
 pub use rows::{ConditionalRow, RowStore};
 pub use shared::{
@@ -70,8 +72,8 @@ pub struct Stores {
     /// [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
     /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::accounts`] that of sessions,
-    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::vector_cache`] that of
-    /// cached vectors, and [`Stores::links`] that of links.
+    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::links`] that of links,
+    /// [`Stores::passages`] that of passages, and [`Stores::vector_cache`] that of cached vectors.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -101,6 +103,10 @@ impl Stores {
 
     pub fn links(&self) -> LinkStore {
         LinkStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn passages(&self) -> PassageStore {
+        PassageStore::new(Arc::clone(&self.rows))
     }
 
     pub fn vector_cache(&self) -> VectorCache {
