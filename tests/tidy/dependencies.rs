@@ -43,7 +43,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-passages", ""),
     ("folio-index", "permits"),
     ("folio-index-conformance", "index"),
-    ("folio-knowledge", "history index jobs llm passages resources storage tools"),
+    ("folio-knowledge", "history index jobs llm metering passages resources storage tools"),
     (
         "folio-operations",
         "accounts credit documents export history jobs llm metering permits providers resources storage tools webhooks",

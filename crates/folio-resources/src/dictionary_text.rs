@@ -152,7 +152,7 @@ pub(crate) fn expansion(text: &str, start: usize, end: usize) -> Option<&str> {
 
 /// Returns true if a phrase is longer than the token, begins with its first letter, has its other letters in order, and is
 /// no word in upper case.
-fn expands(phrase: &str, token: &str) -> bool {
+pub fn expands(phrase: &str, token: &str) -> bool {
     let phrase = phrase.trim();
     let is_phrase = phrase.contains(char::is_whitespace) || phrase.contains(char::is_lowercase);
     if phrase.chars().count() <= token.chars().count() || !is_phrase {

@@ -278,6 +278,11 @@ impl LinkCollector {
         self.found.push(FoundLink { page, anchor: anchor.to_owned(), target: target.trim().to_owned(), keys });
     }
 
+    /// Returns true if targets were dropped.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
     /// Returns the targets, and true if targets were dropped.
     pub fn finish(self) -> (Vec<FoundLink>, bool) {
         (self.found, self.is_cut)

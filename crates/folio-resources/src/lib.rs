@@ -76,7 +76,7 @@ pub use dictionary_question::{
     DictionaryQuestion, DictionaryQuestionChange, DictionaryQuestionFilter, DictionaryQuestionId, MeaningGuess,
     NewQuestion, QUESTION_CONTEXT_CHARS, QUESTION_CONTEXTS_MAX, QuestionState,
 };
-pub use dictionary_text::{AmbiguousToken, ambiguous_tokens, relevant_entries};
+pub use dictionary_text::{AmbiguousToken, ambiguous_tokens, expands, relevant_entries};
 pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, STRUCTURED_INVOICE_START, TextRecord,
     TextState, structured_invoice_name, text_record_of,
