@@ -46,7 +46,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-knowledge", "history index jobs llm metering passages resources storage tools"),
     (
         "folio-operations",
-        "accounts credit documents export history jobs llm metering permits providers resources storage tools webhooks",
+        "accounts credit documents export history jobs knowledge llm metering permits providers resources storage tools \
+         webhooks",
     ),
     ("folio-cluster", "history proto resources storage"),
     ("folio-testkit", ""),

@@ -29,6 +29,8 @@ pub mod credits;
 mod declaration;
 pub mod dictionary;
 pub mod dictionary_import;
+pub mod dictionary_questions;
+pub mod dictionary_review;
 pub mod document_notes;
 mod document_selection;
 pub mod document_splits;
@@ -43,6 +45,7 @@ pub mod grid;
 pub mod inbox;
 pub mod jobs;
 pub mod limits;
+pub mod links;
 mod list;
 pub mod mcp_servers;
 pub mod members;
@@ -94,6 +97,7 @@ const GROUPS: &[&[Declaration]] = &[
     prompts::DECLARATIONS,
     tags::DECLARATIONS,
     dictionary::DECLARATIONS,
+    links::DECLARATIONS,
     extractions::DECLARATIONS,
     proposals::DECLARATIONS,
     jobs::DECLARATIONS,

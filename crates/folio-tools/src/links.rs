@@ -3,13 +3,14 @@
 
 use async_trait::async_trait;
 use folio_resources::{
-    Document, FOLLOW_DEPTH_MAX, FOLLOWED_MAX, FollowedLink, LINK_TARGET_BYTES, LinkKey, TextState, target_keys,
+    Document, FOLLOW_DEPTH_MAX, FOLLOWED_MAX, FollowedLink, LINK_TARGET_BYTES, LinkKey, TextState, document_keys,
+    target_keys,
 };
 use folio_storage::Stores;
 use folio_storage::value::DocumentLink;
 use folio_types::{OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::arguments::{optional, required, text};
@@ -22,7 +23,8 @@ use crate::tool::{CallContext, Tool, ToolError};
 const RESOLVED_AT_ONCE: usize = 16;
 
 /// The status of a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LinkStatus {
     /// The target refers to one document.
     Matched,
@@ -73,8 +75,9 @@ pub async fn resolve(stores: &Stores, org: &OrgId, keys: &[LinkKey]) -> Result<R
     }
     let mut rest = keys;
     while let Some(matched) = stores.links().find(org, rest).await? {
-        // The clean-up of a deleted document may be later.
-        let live = documents.get_many(org, &matched.documents).await?;
+        // The clean-up of a deleted document, and the keys of a renamed one, may be later.
+        let mut live = documents.get_many(org, &matched.documents).await?;
+        live.retain(|document| document_keys(document).contains(&matched.key));
         if !live.is_empty() {
             return Ok(found(&matched.key, live));
         }
@@ -83,6 +86,21 @@ pub async fn resolve(stores: &Stores, org: &OrgId, keys: &[LinkKey]) -> Result<R
     }
     let status = if keys.is_empty() { LinkStatus::NotADocument } else { LinkStatus::Missing };
     Ok(Resolution { status, key: None, documents: Vec::new() })
+}
+
+/// Stores the keys of a document whose name or metadata were changed. A failure is logged: the next ingestion repeats it.
+pub async fn update_keys(stores: &Stores, document: &Document) {
+    let written = async {
+        stores.links().write_keys(&document.org, &document.id, &document_keys(document)).await?;
+        // The clean-up of a deletion may have been earlier than the write.
+        match stores.of::<Document>().get(&document.org, &document.id).await? {
+            Some(_) => Ok(()),
+            None => stores.links().remove_document(&document.org, &document.id).await,
+        }
+    };
+    if let Err(error) = written.await {
+        tracing::warn!(document = %document.id, %error, "the keys of links of a changed document are not stored");
+    }
 }
 
 /// Resolves links of a document, several at a time, and returns them in their order.
