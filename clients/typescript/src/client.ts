@@ -57,6 +57,7 @@ export class Client<F> {
   readonly inbox: ServiceClient<typeof v1.InboxService>;
   readonly jobs: ServiceClient<typeof v1.JobService>;
   readonly limits: ServiceClient<typeof v1.LimitService>;
+  readonly links: ServiceClient<typeof v1.LinkService>;
   readonly mcpServers: ServiceClient<typeof v1.McpServerService>;
   readonly models: ServiceClient<typeof v1.ModelService>;
   readonly organizations: ServiceClient<typeof v1.OrganizationService>;
@@ -89,6 +90,7 @@ export class Client<F> {
     this.inbox = createClient(v1.InboxService, transport);
     this.jobs = createClient(v1.JobService, transport);
     this.limits = createClient(v1.LimitService, transport);
+    this.links = createClient(v1.LinkService, transport);
     this.mcpServers = createClient(v1.McpServerService, transport);
     this.models = createClient(v1.ModelService, transport);
     this.organizations = createClient(v1.OrganizationService, transport);

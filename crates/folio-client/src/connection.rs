@@ -253,6 +253,7 @@ services! {
     inbox: inbox_service_client::InboxServiceClient,
     jobs: job_service_client::JobServiceClient,
     limits: limit_service_client::LimitServiceClient,
+    links: link_service_client::LinkServiceClient,
     mcp_servers: mcp_server_service_client::McpServerServiceClient,
     models: model_service_client::ModelServiceClient,
     organizations: organization_service_client::OrganizationServiceClient,

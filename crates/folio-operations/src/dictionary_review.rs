@@ -21,6 +21,7 @@ use crate::operation::Operation;
 
 /// Maximum number of documents that one request reads.
 // proto: ProposeDictionaryEntriesRequest.page_size "at most {}."
+// proto: ProposeDictionaryEntriesRequest.page_size "Default: {}."
 pub const READ_DOCUMENTS_MAX: u32 = 20;
 /// Maximum size of the text of a document that is searched for meanings, in bytes.
 // proto: DictionaryService.ProposeDictionaryEntries "the first {} MiB"

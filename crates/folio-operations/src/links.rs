@@ -30,6 +30,7 @@ service! {
 // proto: MissingLink.document_ids "at most {} documents"
 pub const LISTED_DOCUMENTS_MAX: usize = 20;
 /// Maximum number of rows of one read of a list.
+// proto: none "internal; larger than any page size"
 const READ_MAX: usize = 2 * LARGE_PAGE_MAX as usize;
 /// Number of rows of a list that are checked concurrently.
 const CHECKED_AT_ONCE: usize = 8;

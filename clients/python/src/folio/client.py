@@ -70,6 +70,7 @@ class Client:
         self.inbox = v1.InboxServiceStub(channel)
         self.jobs = v1.JobServiceStub(channel)
         self.limits = v1.LimitServiceStub(channel)
+        self.links = v1.LinkServiceStub(channel)
         self.mcp_servers = v1.McpServerServiceStub(channel)
         self.models = v1.ModelServiceStub(channel)
         self.organizations = v1.OrganizationServiceStub(channel)

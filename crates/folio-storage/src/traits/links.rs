@@ -32,7 +32,7 @@ use crate::value::{
 };
 
 /// Maximum number of documents of a match. A target that more documents have is ambiguous anyway.
-// proto: DocumentReference.document_ids "at most {} documents"
+// proto: ResolvedLink.documents "at most {} documents"
 pub const MATCHES_MAX: usize = 10;
 /// Number of references of one read.
 const READ_REFERENCES: usize = 200;

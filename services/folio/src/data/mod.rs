@@ -6,6 +6,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod dictionary;
+mod dictionary_question;
 pub(crate) mod document;
 mod document_parts;
 mod document_structure;
@@ -16,6 +17,7 @@ pub(crate) mod extraction;
 mod fields;
 pub(crate) mod inbox;
 pub(crate) mod job;
+pub(crate) mod links;
 pub(crate) mod mcp_server;
 pub(crate) mod organization;
 mod output;

@@ -14,6 +14,7 @@ mod handler;
 mod inbox;
 mod job;
 mod limit;
+mod link;
 mod mcp_server;
 mod model;
 mod organization;
@@ -78,6 +79,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         prompt_service_server::PromptServiceServer,
         tag_service_server::TagServiceServer,
         dictionary_service_server::DictionaryServiceServer,
+        link_service_server::LinkServiceServer,
         extraction_service_server::ExtractionServiceServer,
         proposal_service_server::ProposalServiceServer,
         job_service_server::JobServiceServer,
