@@ -121,20 +121,18 @@ impl Operation for AnswerDictionaryQuestion {
 
     /// Writes the decision before the entry. After a crash, a repeated request sets the entry.
     async fn run(self, context: &Context) -> Result<AnsweredQuestion> {
-        let id = &self.dictionary_question_id;
-        let question: DictionaryQuestion = context.find(id).await?;
-        let new = NewDictionaryEntry {
-            term: question.term,
-            expansion: self.expansion,
-            disambiguation: Some(self.disambiguation),
-            tags: self.tags,
-            sources: vec![question.document],
-            provenance: Provenance::Person,
+        let meaning = DictionaryEntryPatch {
+            expansion: Some(self.expansion),
+            disambiguation: Some(Some(self.disambiguation)),
+            tags: Some(self.tags),
+            provenance: Some(Provenance::Person),
+            ..DictionaryEntryPatch::default()
         };
-        let new = new.checked("")?;
+        let meaning = meaning.checked("")?;
         let answer = DictionaryQuestionChange::Answer;
-        let question: DictionaryQuestion = context.update(id, self.etag, answer.clone()).await?;
-        let entry = set_meaning(context, &question, &new).await?;
+        let question: DictionaryQuestion =
+            context.update(&self.dictionary_question_id, self.etag, answer.clone()).await?;
+        let entry = set_meaning(context, &question, &meaning).await?;
         decide_others(context, &question, &answer).await?;
         Ok(AnsweredQuestion { question, entry })
     }
@@ -144,7 +142,7 @@ impl Operation for AnswerDictionaryQuestion {
 async fn set_meaning(
     context: &Context,
     question: &DictionaryQuestion,
-    new: &NewDictionaryEntry,
+    meaning: &DictionaryEntryPatch,
 ) -> Result<DictionaryEntry> {
     let (org, entries, request) =
         (&context.principal().org, context.stores().of::<DictionaryEntry>(), &context.request);
@@ -157,18 +155,22 @@ async fn set_meaning(
                 if !sources.contains(&question.document) && sources.len() < ENTRY_SOURCES_MAX {
                     sources.push(question.document.clone());
                 }
-                let patch = DictionaryEntryPatch {
-                    term: None,
-                    expansion: Some(new.expansion.clone()),
-                    disambiguation: Some(new.disambiguation.clone()),
-                    tags: Some(new.tags.clone()).filter(|tags| !tags.is_empty()),
-                    sources: Some(sources),
-                    provenance: Some(Provenance::Person),
-                };
+                let tags = meaning.tags.clone().filter(|tags| !tags.is_empty());
+                let patch = DictionaryEntryPatch { tags, sources: Some(sources), ..meaning.clone() };
                 let change = DictionaryEntryChange::Update(Box::new(patch));
                 (found.id, Expected::Version(found.version), change)
             }
-            None => (own.clone(), Expected::Absent, DictionaryEntryChange::Create(Box::new(new.clone()))),
+            None => {
+                let new = NewDictionaryEntry {
+                    term: question.term.clone(),
+                    expansion: meaning.expansion.clone().unwrap_or_default(),
+                    disambiguation: meaning.disambiguation.clone().flatten(),
+                    tags: meaning.tags.clone().unwrap_or_default(),
+                    sources: vec![question.document.clone()],
+                    provenance: Provenance::Person,
+                };
+                (own.clone(), Expected::Absent, DictionaryEntryChange::Create(Box::new(new)))
+            }
         };
         let name = format!("{} {} {id} {expected:?}", request.id(), question.id);
         let written = entries.decide(&id, request.further_write(&name, expected, change)?).await;

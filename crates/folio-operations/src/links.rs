@@ -88,10 +88,10 @@ impl Operation for ListDocumentLinks {
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
         let status = status_filter(&self.list.filter)?;
-        let document: Document = context.find(&self.document_id).await?;
         let (stores, org) = (context.stores(), &context.principal().org);
-        let scope = ["document links", org.as_str(), document.id.as_str()];
+        let scope = ["document links", org.as_str(), self.document_id.as_str()];
         let listing = Listing::new(&self.list, &scope, SortKeys::Ascending("page"), Order::Oldest, LARGE_PAGE_MAX)?;
+        let document: Document = context.find(&self.document_id).await?;
         let mut links = stores.links().links(org, &document.id).await?;
         let followed: Vec<FollowedLink> = stores.links().followed(org, &document.id).await?;
         let followed: Vec<FollowedLink> = followed.into_iter().filter(|link| link.from == document.id).collect();
@@ -177,12 +177,12 @@ impl Operation for ListLinkingDocuments {
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
         filter::require_empty(&self.list.filter)?;
-        let document: Document = context.find(&self.document_id).await?;
         let (stores, org) = (context.stores(), &context.principal().org);
-        let keys = stores.links().keys(org, &document.id).await?;
-        let scope = ["linking documents", org.as_str(), document.id.as_str()];
+        let scope = ["linking documents", org.as_str(), self.document_id.as_str()];
         let listing =
             Listing::new(&self.list, &scope, SortKeys::Ascending("create_time"), Order::Oldest, LARGE_PAGE_MAX)?;
+        let document: Document = context.find(&self.document_id).await?;
+        let keys = stores.links().keys(org, &document.id).await?;
         let (keys, id) = (keys.as_slice(), &document.id);
         let read = async |scan: ScanRead<ReferencePosition>| {
             let mut found = Vec::new();
