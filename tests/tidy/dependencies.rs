@@ -54,10 +54,13 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-test-servers", ""),
     (
         "folio-gateway",
-        "accounts cluster credit documents history llm metering operations permits proto providers resources storage \
-         tools",
+        "accounts cluster credit documents history knowledge llm metering operations permits proto providers resources \
+         storage tools",
     ),
-    ("folio-node", "cluster conversation documents history jobs llm metering proto quotas resources storage tools"),
+    (
+        "folio-node",
+        "cluster conversation documents history jobs knowledge llm metering proto quotas resources storage tools",
+    ),
     ("llm-sim", ""),
     ("xtask", "test-servers"),
 ];

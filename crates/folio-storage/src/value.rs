@@ -25,7 +25,8 @@ mod passages;
 
 pub use links::{DocumentLink, DocumentLinkKey, LinkFollower, LinkedDocument, LinkingDocument, MissingLinkRow};
 pub use passages::{
-    PassageBucket, PassageGeneration, PassageHead, ServingSpace, StoredPassage, StoredSegment, StoredVector,
+    LastIngestion, PassageBucket, PassageGeneration, PassageHead, ServingSpace, StoredPassage, StoredSegment,
+    StoredVector,
 };
 
 /// A value that an adapter can store.
@@ -362,6 +363,7 @@ stored! {
         "passage_generation" => PassageGeneration,
         "passage_bucket" => PassageBucket,
         "serving_space" => ServingSpace,
+        "last_ingestion" => LastIngestion,
         "list_row" => ListRow,
         "name" => NameRow,
         "reference" => Reference,

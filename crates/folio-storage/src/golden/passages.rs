@@ -44,6 +44,7 @@ pub(super) fn passages() -> Vec<Sample> {
         sample("plain", head),
         sample("plain", PassageGeneration { generation: 3, passages: 8 }),
         sample("plain", PassageBucket { bucket: 17 }),
+        sample("plain", LastIngestion { job: job_id(), item: 3 }),
         sample("plain", ServingSpace { model: "own/vectors".to_owned(), space: "own/vectors/2".to_owned() }),
     ]
 }

@@ -5,7 +5,7 @@
 //! | step of a write | purpose |
 //! |---|---|
 //! | row of the generation | after a crash, the passages of the generation are found and removed |
-//! | passages, in groups of [`GROUP_PASSAGES`] | bounded partitions |
+//! | passages, in groups of 500 | bounded partitions |
 //! | bucket of the head | a list of the heads reads the buckets in use only |
 //! | head, conditional on the head before it | the generation becomes live; of two concurrent writes the later generation wins |
 //! | removal of earlier generations | |
@@ -16,12 +16,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use folio_types::{Code, Digest, DocumentId, Error, OrgId, Reason, Result};
+use folio_types::{Code, Digest, DocumentId, Error, JobId, OrgId, Reason, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::{ConditionalRow, RowStore};
 use crate::value::{
-    PassageBucket, PassageGeneration, PassageHead, ServingSpace, Stored as _, StoredPassage, decode, encode,
+    LastIngestion, PassageBucket, PassageGeneration, PassageHead, ServingSpace, Stored as _, StoredPassage, decode,
+    encode,
 };
 
 /// Maximum number of passages of a document.
@@ -68,6 +69,10 @@ fn bucket_of(document: &DocumentId) -> u8 {
 
 fn group_of_heads(bucket: u8) -> String {
     format!("{}/{bucket:02x}", PassageHead::KIND)
+}
+
+fn group_of_ingestions(bucket: u8) -> String {
+    format!("{}/{bucket:02x}", LastIngestion::KIND)
 }
 
 fn group_of_generations(document: &DocumentId) -> String {
@@ -225,18 +230,13 @@ impl PassageStore {
         }
         let first = after.map(bucket_of);
         let mut found = Vec::new();
-        for row in self.0.list(org, PassageBucket::KIND).await? {
-            let PassageBucket { bucket } = decode(&row)?;
+        for bucket in self.buckets(org).await? {
             if first.is_some_and(|first| bucket < first) {
                 continue;
             }
             let after = after.filter(|_| first == Some(bucket));
-            for row in self.0.list(org, &group_of_heads(bucket)).await? {
-                let head: PassageHead = decode(&row)?;
-                if after.is_none_or(|after| head.document > *after) {
-                    found.push(head);
-                }
-            }
+            let heads = self.heads_in(org, bucket).await?;
+            found.extend(heads.into_iter().filter(|head| after.is_none_or(|after| head.document > *after)));
             if found.len() >= limit {
                 break;
             }
@@ -245,15 +245,43 @@ impl PassageStore {
         Ok(found)
     }
 
-    /// Returns true if the organization has or had passages.
-    pub async fn has_passages(&self, org: &OrgId) -> Result<bool> {
-        Ok(!self.0.list(org, PassageBucket::KIND).await?.is_empty())
+    /// Returns the buckets of heads that contain or contained one, in order. Empty: the organization never had passages.
+    pub async fn buckets(&self, org: &OrgId) -> Result<Vec<u8>> {
+        let rows = self.0.list(org, PassageBucket::KIND).await?;
+        rows.iter().map(|row| Ok(decode::<PassageBucket>(row)?.bucket)).collect()
+    }
+
+    /// Returns the heads in a bucket, in the order of their documents.
+    pub async fn heads_in(&self, org: &OrgId, bucket: u8) -> Result<Vec<PassageHead>> {
+        self.0.list(org, &group_of_heads(bucket)).await?.iter().map(|row| decode(row)).collect()
+    }
+
+    /// Returns the newest job that ingests a document. None: no job was created for it.
+    pub async fn last_ingestion(&self, org: &OrgId, document: &DocumentId) -> Result<Option<LastIngestion>> {
+        let group = group_of_ingestions(bucket_of(document));
+        let row = self.0.get(org, &group, &[document.to_string()]).await?.pop().flatten();
+        row.as_deref().map(decode).transpose()
+    }
+
+    /// Records the job that ingests documents, which the caller then creates. The items of the job are the documents, in order.
+    pub async fn set_last_ingestion(&self, org: &OrgId, job: &JobId, documents: &[DocumentId]) -> Result<()> {
+        // Collected, because a stream of borrowed documents is not general enough for the bounds of a task.
+        let writes: Vec<_> = (1..)
+            .zip(documents)
+            .map(|(item, document)| async move {
+                let row = encode(&LastIngestion { job: job.clone(), item })?;
+                self.0.put(org, &group_of_ingestions(bucket_of(document)), document.as_str(), row).await
+            })
+            .collect();
+        futures::stream::iter(writes).buffer_unordered(AT_ONCE).try_collect().await
     }
 
     /// Removes all passages of a document, first the head. Idempotent. The caller removes them again once no process writes
     /// passages of the document.
     pub async fn remove(&self, org: &OrgId, document: &DocumentId) -> Result<()> {
-        self.0.remove(org, &group_of_heads(bucket_of(document)), document.as_str()).await?;
+        let bucket = bucket_of(document);
+        self.0.remove(org, &group_of_heads(bucket), document.as_str()).await?;
+        self.0.remove(org, &group_of_ingestions(bucket), document.as_str()).await?;
         self.collect(org, document).await
     }
 

@@ -1,6 +1,6 @@
 //! The stored values of passages.
 
-use folio_types::{DocumentId, Timestamp};
+use folio_types::{DocumentId, JobId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The vector of a passage in one vector space.
@@ -96,4 +96,12 @@ pub struct ServingSpace {
     pub model: String,
     /// The identity of its vectors.
     pub space: String,
+}
+
+/// The newest job that ingests or has ingested a document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastIngestion {
+    pub job: JobId,
+    /// Number of the document's item in the job, from 1.
+    pub item: u32,
 }
