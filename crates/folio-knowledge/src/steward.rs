@@ -67,7 +67,8 @@ without an explanation. confidence is between 0 (a guess) and 1 (certain).";
 #[derive(Debug, Clone)]
 pub struct StewardRun {
     pub org: OrgId,
-    /// The user that pays for the model call, and on whose behalf entries and questions are created.
+    /// The user that pays for the model call, and on whose behalf entries and questions are created. The platform: the user that
+    /// uploaded the document.
     pub user: UserId,
     /// The key of the model call in the ledger, unique for each attempt.
     pub key: String,
@@ -114,6 +115,8 @@ pub async fn steward(resources: &ToolResources, org: &OrgId, document: &Document
 pub async fn steward_run(resources: &ToolResources, run: &StewardRun, document: &DocumentId) -> Result<StewardReport> {
     let document = find(resources, &run.org, document).await?;
     check_ready(&document)?;
+    let user = if run.user == UserId::platform() { document.created_by.clone() } else { run.user.clone() };
+    let run = &StewardRun { user, ..run.clone() };
     let (text, is_truncated) = read_text(resources, &document).await?;
     // The search of a long text would block the other tasks of the thread.
     let tokens = tokio::task::spawn_blocking(move || ambiguous_tokens(&text, LOOKED_UP_MAX))
