@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_knowledge::{StewardReport, StewardRun, steward_run};
+pub use folio_knowledge::StewardReport;
+use folio_knowledge::{StewardRun, steward_run};
 use folio_resources::{
     DictionaryEntry, Document, DocumentFilter, ENTRY_SOURCES_MAX, EXPANSION_CHARS, TextState, stated_expansions,
     term_key,

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use folio_knowledge::{LinkReport, resolve_links};
+pub use folio_knowledge::LinkReport;
+use folio_knowledge::resolve_links;
 use folio_resources::{Document, FollowedLink, LinkKey};
 use folio_storage::value::{DocumentLink, LinkingDocument, MissingLinkRow};
 use folio_storage::{LinkStore, Stores};

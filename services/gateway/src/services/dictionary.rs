@@ -10,7 +10,7 @@ use folio_operations::dictionary_questions::{
     ListDictionaryQuestions,
 };
 use folio_operations::dictionary_review::{
-    ProposeDictionaryEntries, ProposedEntries, ProposedEntry, ReviewDocumentTerms,
+    ProposeDictionaryEntries, ProposedEntries, ProposedEntry, ReviewDocumentTerms, StewardReport,
 };
 use folio_operations::documents::Content;
 use folio_operations::{Call, ListRequest};
@@ -155,7 +155,7 @@ impl DictionaryService for Api {
             document_id: fields::id("document_id", &request.document_id)?,
             without_model: request.without_model,
         },
-        |report| v1::ReviewDocumentTermsResponse {
+        |report: StewardReport| v1::ReviewDocumentTermsResponse {
             known: number(report.known),
             unconfirmed: number(report.unconfirmed),
             inferred: number(report.inferred),

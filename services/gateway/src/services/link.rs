@@ -1,7 +1,7 @@
 //! Serves `LinkService`.
 
 use folio_operations::links::{
-    IncomingLink, ListDocumentLinks, ListLinkingDocuments, ListMissingLinks, MissingLink, NamedDocument,
+    IncomingLink, LinkReport, ListDocumentLinks, ListLinkingDocuments, ListMissingLinks, MissingLink, NamedDocument,
     ResolveDocumentLinks, ResolvedLink,
 };
 use folio_operations::{ListPage, ListRequest};
@@ -53,7 +53,7 @@ impl LinkService for Api {
         ResolveDocumentLinksRequest,
         ResolveDocumentLinksResponse,
         |request| ResolveDocumentLinks { document_id: fields::id("document_id", &request.document_id)? },
-        |report| v1::ResolveDocumentLinksResponse {
+        |report: LinkReport| v1::ResolveDocumentLinksResponse {
             matched: number(report.matched),
             ambiguous: number(report.ambiguous),
             missing: number(report.missing),
