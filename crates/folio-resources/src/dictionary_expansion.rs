@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::dictionary_text::{expansion, words};
 
 /// Number of letters of a term.
+// proto: none "internal; bounds a result of a search"
 const TERM_CHARS: std::ops::RangeInclusive<usize> = 2..=8;
 /// Maximum number of different terms with their meanings that are collected in a text.
 // proto: none "internal; bounds the memory of a search"
