@@ -206,7 +206,7 @@ impl Operation for ListLinkingDocuments {
                     (number, after) = (number + 1, None);
                 }
             }
-            Ok(found)
+            Ok::<_, Error>(found)
         };
         listing.scan(READ_MAX, None, read).await
     }
@@ -276,7 +276,7 @@ impl Operation for ListMissingLinks {
             let checks: Vec<_> = rows.into_iter().map(check).collect();
             let items: Vec<Option<MissingLink>> =
                 futures::stream::iter(checks).buffered(CHECKED_AT_ONCE).try_collect().await?;
-            Ok(names.into_iter().zip(items).collect())
+            Ok::<Vec<_>, Error>(names.into_iter().zip(items).collect())
         };
         listing.scan(READ_MAX, None, read).await
     }

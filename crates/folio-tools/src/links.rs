@@ -8,7 +8,7 @@ use folio_resources::{
 };
 use folio_storage::Stores;
 use folio_storage::value::DocumentLink;
-use folio_types::{OrgId, Result};
+use folio_types::{Error, OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ pub async fn resolve_all(
         .into_iter()
         .map(|link| async move {
             let found = resolve(stores, org, &link.keys).await?;
-            Ok((link, found))
+            Ok::<_, Error>((link, found))
         })
         .collect();
     futures::stream::iter(reads).buffered(RESOLVED_AT_ONCE).try_collect().await
