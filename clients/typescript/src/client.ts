@@ -58,6 +58,7 @@ export class Client<F> {
   readonly ingestions: ServiceClient<typeof v1.IngestionService>;
   readonly jobs: ServiceClient<typeof v1.JobService>;
   readonly limits: ServiceClient<typeof v1.LimitService>;
+  readonly links: ServiceClient<typeof v1.LinkService>;
   readonly mcpServers: ServiceClient<typeof v1.McpServerService>;
   readonly models: ServiceClient<typeof v1.ModelService>;
   readonly organizations: ServiceClient<typeof v1.OrganizationService>;
@@ -92,6 +93,7 @@ export class Client<F> {
     this.ingestions = createClient(v1.IngestionService, transport);
     this.jobs = createClient(v1.JobService, transport);
     this.limits = createClient(v1.LimitService, transport);
+    this.links = createClient(v1.LinkService, transport);
     this.mcpServers = createClient(v1.McpServerService, transport);
     this.models = createClient(v1.ModelService, transport);
     this.organizations = createClient(v1.OrganizationService, transport);

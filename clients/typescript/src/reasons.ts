@@ -69,5 +69,6 @@ export type Reason =
   | "NO_EXTRACTION"
   | "EXTRACTION_ENDED"
   | "PROPOSAL_DECIDED"
+  | "QUESTION_DECIDED"
   | "INTERNAL"
   | (string & {});

@@ -254,6 +254,7 @@ services! {
     ingestions: ingestion_service_client::IngestionServiceClient,
     jobs: job_service_client::JobServiceClient,
     limits: limit_service_client::LimitServiceClient,
+    links: link_service_client::LinkServiceClient,
     mcp_servers: mcp_server_service_client::McpServerServiceClient,
     models: model_service_client::ModelServiceClient,
     organizations: organization_service_client::OrganizationServiceClient,

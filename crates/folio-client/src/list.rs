@@ -41,6 +41,8 @@ lists! {
     list_account_tokens: accounts, ListAccountTokensRequest, tokens: Token;
     list_audit_entries: audits, ListAuditEntriesRequest, entries: AuditEntry;
     list_dictionary_entries: dictionary, ListDictionaryEntriesRequest, dictionary_entries: DictionaryEntry;
+    list_dictionary_questions: dictionary, ListDictionaryQuestionsRequest, dictionary_questions: DictionaryQuestion;
+    list_document_links: links, ListDocumentLinksRequest, links: ResolvedLink;
     list_documents: documents, ListDocumentsRequest, documents: Document;
     list_extractions: extractions, ListExtractionsRequest, extractions: Extraction;
     list_field_history: extractions, ListFieldHistoryRequest, changes: FieldChange;
@@ -48,9 +50,11 @@ lists! {
     list_inbox_items: inbox, ListInboxItemsRequest, items: InboxItem;
     list_job_items: jobs, ListJobItemsRequest, items: JobItem;
     list_jobs: jobs, ListJobsRequest, jobs: Job;
+    list_linking_documents: links, ListLinkingDocumentsRequest, links: IncomingLink;
     list_links: documents, ListLinksRequest, links: DocumentLink;
     list_mcp_servers: mcp_servers, ListMcpServersRequest, mcp_servers: McpServer;
     list_members: organizations, ListMembersRequest, members: Member;
+    list_missing_links: links, ListMissingLinksRequest, links: MissingLink;
     list_models: models, ListModelsRequest, models: Model;
     list_organizations: organizations, ListOrganizationsRequest, organizations: Organization;
     list_pending_approvals: conversations, ListPendingApprovalsRequest, pending_approvals: PendingApproval;

@@ -1,7 +1,7 @@
 //! Entries of the dictionary as context of the passages of a document.
 
 use folio_passages::{Block, DictionaryTerm, Section};
-use folio_resources::{DictionaryEntry, DictionaryEntryFilter, relevant_entries};
+use folio_resources::{DictionaryEntry, DictionaryEntryFilter, Provenance, relevant_entries};
 use folio_storage::Stores;
 use folio_types::limits::PAGE_SIZE_MAX;
 use folio_types::page::PageRequest;
@@ -44,10 +44,18 @@ pub(crate) fn relevant_terms(entries: &[DictionaryEntry], sections: &[Section]) 
         .into_iter()
         .map(|entry| DictionaryTerm {
             term: entry.term.clone(),
-            expansion: entry.expansion.clone(),
+            expansion: expansion(entry),
             disambiguation: entry.disambiguation.clone(),
         })
         .collect())
+}
+
+/// Returns the meaning of an entry, with a mark if a model inferred it and no person has confirmed it.
+fn expansion(entry: &DictionaryEntry) -> String {
+    match entry.provenance {
+        Provenance::Inferred { .. } => format!("{} (inferred)", entry.expansion),
+        Provenance::Person | Provenance::Agent => entry.expansion.clone(),
+    }
 }
 
 /// Returns the text of a document, with a line for each paragraph and each cell.

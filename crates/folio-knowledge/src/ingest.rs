@@ -3,7 +3,8 @@
 //! | step | effect |
 //! |---|---|
 //! | read | sections with paragraphs and tables of the current text |
-//! | chunk | passages with context: dictionary entries that occur in the text, and what the caller adds |
+//! | links | the keys and the links of the document are stored, and missing links to it are resolved |
+//! | chunk | passages with context: dictionary entries that occur in the text, and what the caller adds, and cross-references |
 //! | vectors | reused for equal texts, else metered calls of the embedding model |
 //! | store | the generation becomes live in one conditional write |
 //! | index | the index replaces the former generation |
@@ -17,12 +18,13 @@ use folio_passages::{Chunk, ChunkOptions, Context, Document as Source, TokenCoun
 use folio_resources::{Document, TextState};
 use folio_storage::PassagesWritten;
 use folio_storage::value::{PassageHead, ServingSpace, StoredPassage, StoredSegment};
-use folio_types::{DocumentId, Environment, Error, OrgId, Result, Timestamp, UserId};
+use folio_types::{DocumentId, Environment, Error, OrgId, Reason, Result, Timestamp, UserId};
 
 use crate::dictionary::{entries, relevant_terms};
 use crate::index::{indexed, read_all, remove_document, size_name, stored_bytes, upsert};
 use crate::knowledge::Knowledge;
 use crate::language::Languages;
+use crate::links::{add_references, cross_references, resolve_links};
 use crate::source;
 use crate::vectors::{Payer, StoredVectors, Target, add_missing, common_space, targets};
 
@@ -85,6 +87,12 @@ pub async fn ingest(knowledge: &Knowledge, request: IngestRequest) -> Result<Ing
             return Ok(Ingested::Skipped(reason.unwrap_or_default()));
         }
     };
+    match resolve_links(&knowledge.resources, &org, &id).await {
+        Ok(_) => {}
+        // The check at the end removes everything of a document that was deleted meanwhile.
+        Err(error) if error.reason == Reason::NotFound => {}
+        Err(error) => return Err(error),
+    }
     let text_generation =
         document.text_generation.ok_or_else(|| Error::internal("a text that is ready has no time"))?;
 
@@ -109,6 +117,7 @@ pub async fn ingest(knowledge: &Knowledge, request: IngestRequest) -> Result<Ing
     });
     let mut passages =
         chunked.await.map_err(|error| Error::internal(format!("the division of a document failed: {error}")))??;
+    add_references(&cross_references(&knowledge.resources, &org, &id).await?, &mut passages);
 
     if let Some(live) = live.as_ref().filter(|live| live.space.is_some() && !targets.is_empty()) {
         let mut stored = StoredVectors::default();

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::ingest::{Ingested, ingest};
 use crate::knowledge::Knowledge;
 use crate::network::IngestionRun;
+use crate::steward::{StewardRun, steward_run};
 
 /// Time after which a write that is not stored was refused or lost.
 const STORED_WITHIN: Duration = Duration::from_secs(10 * 60);
@@ -120,13 +121,31 @@ impl IngestionJobs {
             }
             IngestionMode::Fast => {
                 let network = knowledge.network.as_ref().ok_or_else(unavailable)?;
+                review_terms(&knowledge, &run, true).await;
                 let context = network.context(&knowledge, &run).await?;
                 ingest(&knowledge, run.request(1, context)).await
             }
             IngestionMode::Agentic => {
-                knowledge.network.as_ref().ok_or_else(unavailable)?.ingest(&knowledge, &run).await
+                let ingested = knowledge.network.as_ref().ok_or_else(unavailable)?.ingest(&knowledge, &run).await?;
+                // The agents have inferred what they could; the rest becomes questions.
+                review_terms(&knowledge, &run, false).await;
+                Ok(ingested)
             }
         }
+    }
+}
+
+/// Infers unknown abbreviations, and creates questions about them. The ingestion continues without them if that fails.
+async fn review_terms(knowledge: &Knowledge, run: &IngestionRun, is_inferring: bool) {
+    let steward = StewardRun {
+        org: run.principal.org.clone(),
+        user: run.principal.user.clone(),
+        key: format!("{}.terms", run.run),
+        is_inferring,
+    };
+    match steward_run(&knowledge.resources, &steward, &run.document).await {
+        Ok(report) => tracing::debug!(document = %run.document, ?report, "terms are reviewed"),
+        Err(error) => tracing::warn!(document = %run.document, %error, "the terms of a document are not reviewed"),
     }
 }
 

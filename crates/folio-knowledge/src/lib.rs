@@ -11,6 +11,8 @@
 //! | [`Maintenance`] | the task that finds what an index lacks, and what it must not contain |
 //! | [`IndexRetriever`] | searches over the index, whose hits are confirmed by the stores |
 //! | [`ask()`] | an answer of a model with citations that occur in the passages |
+//! | [`resolve_links`] | links between documents, and those whose document is missing |
+//! | [`steward`] | abbreviations that a document does not explain |
 //!
 //! Stores contain the passages and their vectors. The index ([`folio_index::PassageIndex`]) is a cache: whatever it lacks is
 //! added from the stores.
@@ -22,6 +24,7 @@ mod ingest;
 mod job;
 mod knowledge;
 mod language;
+mod links;
 mod maintenance;
 mod network;
 mod options;
@@ -30,6 +33,7 @@ mod reembedding;
 mod search;
 mod source;
 mod state;
+mod steward;
 mod vectors;
 
 pub use ask::{ANSWER_PASSAGES_DEFAULT, ANSWER_PASSAGES_MAX, ASK_OPERATION, Answer, AnswerCitation, Question, ask};
@@ -37,6 +41,7 @@ pub use index::remove_document;
 pub use ingest::{IngestRequest, Ingested, ingest};
 pub use job::IngestionJobs;
 pub use knowledge::Knowledge;
+pub use links::{CrossReference, LinkReport, cross_references, resolve_links};
 pub use maintenance::{IsResponsible, Maintenance};
 pub use network::{IngestionRun, NetworkModes};
 pub use options::{Options, Tokenizers};
@@ -44,3 +49,4 @@ pub use rebuild::{IndexRebuilds, rebuild};
 pub use reembedding::{Reembeddings, update_serving_space};
 pub use search::{IndexRetriever, retriever};
 pub use state::{DocumentIngestion, IngestionState, ingestion_of};
+pub use steward::{DICTIONARY_OPERATION, StewardReport, StewardRun, steward, steward_run};

@@ -13,7 +13,7 @@ use folio_metering::{CreditMeter, SharedMeter};
 use folio_permits::{Amount, Bounds, Permit, Permits};
 use folio_providers::Providers;
 use folio_resources::quota::Quotas;
-use folio_resources::{Document, Proposal, Resource, Revisioned};
+use folio_resources::{DictionaryQuestion, Document, Proposal, Resource, Revisioned};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
 use folio_tools::mcp::McpServers;
 use folio_tools::sections::OutlineCache;
@@ -143,6 +143,7 @@ struct Inner {
     turn_pollers: SharedPollers<OrgId, Window>,
     review_pollers: SharedPollers<OrgId, FollowedList<PendingReview>>,
     proposal_pollers: SharedPollers<OrgId, FollowedList<Proposal>>,
+    question_pollers: SharedPollers<OrgId, FollowedList<DictionaryQuestion>>,
     document_pollers: SharedPollers<(OrgId, DocumentId), DocumentState>,
 }
 
@@ -172,6 +173,7 @@ impl Operations {
             turn_pollers: SharedPollers::default(),
             review_pollers: SharedPollers::default(),
             proposal_pollers: SharedPollers::default(),
+            question_pollers: SharedPollers::default(),
             document_pollers: SharedPollers::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -343,6 +345,12 @@ impl Context {
     pub(crate) fn open_proposals(&self) -> Polls<FollowedList<Proposal>> {
         let (pollers, proposals) = (&self.operations.inner.proposal_pollers, self.stores().of());
         waiting_items::subscribe(pollers, &self.principal().org, proposals, self.environment().random())
+    }
+
+    /// Subscribes to the oldest open questions about terms of the organization.
+    pub(crate) fn open_questions(&self) -> Polls<FollowedList<DictionaryQuestion>> {
+        let (pollers, questions) = (&self.operations.inner.question_pollers, self.stores().of());
+        waiting_items::subscribe(pollers, &self.principal().org, questions, self.environment().random())
     }
 
     /// Subscribes to the states of a document of the organization.

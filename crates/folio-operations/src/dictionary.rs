@@ -18,6 +18,10 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::declaration::{Declaration, service};
 use crate::dictionary_import::ImportDictionary;
+use crate::dictionary_questions::{
+    AnswerDictionaryQuestion, DismissDictionaryQuestion, GetDictionaryQuestion, ListDictionaryQuestions,
+};
+use crate::dictionary_review::{ProposeDictionaryEntries, ReviewDocumentTerms};
 use crate::documents::Content;
 use crate::exports::chunked;
 use crate::filter;
@@ -26,7 +30,8 @@ use crate::operation::{Operation, delete_operation, get_operation, list_operatio
 service! {
     "DictionaryService", Some(Scope::Definitions) =>
     CreateDictionaryEntry, GetDictionaryEntry, ListDictionaryEntries, UpdateDictionaryEntry, DeleteDictionaryEntry,
-    ImportDictionary, ExportDictionary
+    ImportDictionary, ExportDictionary, GetDictionaryQuestion, ListDictionaryQuestions, AnswerDictionaryQuestion,
+    DismissDictionaryQuestion, ReviewDocumentTerms, ProposeDictionaryEntries
 }
 
 /// The message of the API that contains the fields of an entry, in front of the names of the fields in errors.

@@ -13,6 +13,7 @@ use folio_resources::{
 use folio_storage::BlobReader;
 use folio_storage::value::PageText;
 use folio_tools::extraction::check_ready;
+use folio_tools::links;
 use folio_types::access::Scope;
 use folio_types::budget::check_credit_budget;
 use folio_types::{BlobKey, Code, DocumentId, Error, Etag, OrgId, Reason, Result, Secret, TagId, limits};
@@ -290,7 +291,12 @@ impl Operation for UpdateDocument {
     async fn run(self, context: &Context) -> Result<Document> {
         let patch = DocumentPatch { name: self.name, tags: self.tag_ids, metadata: self.metadata };
         let patch = check_document_patch("document.", patch)?;
-        context.update(&self.document_id, self.etag, DocumentChange::Update(patch)).await
+        let has_other_keys = patch.name.is_some() || patch.metadata.is_some();
+        let document: Document = context.update(&self.document_id, self.etag, DocumentChange::Update(patch)).await?;
+        if has_other_keys {
+            links::update_keys(context.stores(), &document).await;
+        }
+        Ok(document)
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use folio_resources::Proposal;
+use folio_resources::{DictionaryQuestion, Proposal};
 use folio_storage::TurnCursor;
 use folio_types::access::Scope;
 use folio_types::page::Order;
@@ -44,6 +44,8 @@ pub enum InboxKind {
     FieldReview,
     /// An open proposal.
     Proposal,
+    /// An open question about the meaning of a term.
+    DictionaryQuestion,
 }
 
 /// An item that waits for a person.
@@ -52,6 +54,7 @@ pub enum Subject {
     Approval(PendingApproval),
     FieldReview(PendingReview),
     Proposal(Box<Proposal>),
+    DictionaryQuestion(Box<DictionaryQuestion>),
 }
 
 /// The users that may decide on an item.
@@ -71,24 +74,27 @@ impl Subject {
             Self::Approval(_) => InboxKind::Approval,
             Self::FieldReview(_) => InboxKind::FieldReview,
             Self::Proposal(_) => InboxKind::Proposal,
+            Self::DictionaryQuestion(_) => InboxKind::DictionaryQuestion,
         }
     }
 
-    /// Returns the id of the turn, the extraction or the proposal, which is unique among the items of all kinds.
+    /// Returns the id of the turn, the extraction, the proposal or the question, which is unique among the items of all kinds.
     pub fn id(&self) -> String {
         match self {
             Self::Approval(approval) => approval.turn.to_string(),
             Self::FieldReview(review) => review.extraction.to_string(),
             Self::Proposal(proposal) => proposal.id.to_string(),
+            Self::DictionaryQuestion(question) => question.id.to_string(),
         }
     }
 
-    /// Returns the time that orders the items: the start of the pause, or the creation of the extraction or proposal.
+    /// Returns the time that orders the items: the start of the pause, or the creation of the other subjects.
     pub fn created_at(&self) -> Option<Timestamp> {
         match self {
             Self::Approval(approval) => approval.paused_at,
             Self::FieldReview(review) => Some(review.created_at),
             Self::Proposal(proposal) => Some(proposal.created_at),
+            Self::DictionaryQuestion(question) => Some(question.created_at),
         }
     }
 
@@ -96,14 +102,14 @@ impl Subject {
     pub fn expires_at(&self) -> Option<Timestamp> {
         match self {
             Self::Approval(approval) => approval.expires_at,
-            Self::FieldReview(_) | Self::Proposal(_) => None,
+            Self::FieldReview(_) | Self::Proposal(_) | Self::DictionaryQuestion(_) => None,
         }
     }
 
     pub fn deciders(&self) -> Deciders {
         match self {
             Self::Approval(approval) => deciders_of_approval(approval),
-            Self::FieldReview(_) | Self::Proposal(_) => {
+            Self::FieldReview(_) | Self::Proposal(_) | Self::DictionaryQuestion(_) => {
                 Deciders { roles: [Role::Member].into(), user: None, excluded: None }
             }
         }
@@ -133,13 +139,14 @@ struct Entry {
 }
 
 impl InboxKind {
-    const ALL: [Self; 3] = [Self::Approval, Self::FieldReview, Self::Proposal];
+    const ALL: [Self; 4] = [Self::Approval, Self::FieldReview, Self::Proposal, Self::DictionaryQuestion];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Approval => "approval",
             Self::FieldReview => "field_review",
             Self::Proposal => "proposal",
+            Self::DictionaryQuestion => "dictionary_question",
         }
     }
 
@@ -152,7 +159,7 @@ impl InboxKind {
         match self {
             Self::Approval => Scope::Conversations,
             Self::FieldReview => Scope::Extractions,
-            Self::Proposal => Scope::Definitions,
+            Self::Proposal | Self::DictionaryQuestion => Scope::Definitions,
         }
     }
 
@@ -170,6 +177,10 @@ impl InboxKind {
             Self::FieldReview => self.read_waiting(context, after, limit, Subject::FieldReview).await,
             Self::Proposal => {
                 self.read_waiting(context, after, limit, |found: Proposal| Subject::Proposal(Box::new(found))).await
+            }
+            Self::DictionaryQuestion => {
+                let subject = |found: DictionaryQuestion| Subject::DictionaryQuestion(Box::new(found));
+                self.read_waiting(context, after, limit, subject).await
             }
         }
     }
@@ -199,6 +210,7 @@ impl InboxKind {
             Self::Approval => approvals::count(context, usize::try_from(COUNT_MAX).unwrap_or(usize::MAX)).await,
             Self::FieldReview => waiting_items::count::<PendingReview>(&context.stores().of(), org).await,
             Self::Proposal => waiting_items::count::<Proposal>(&context.stores().of(), org).await,
+            Self::DictionaryQuestion => waiting_items::count::<DictionaryQuestion>(&context.stores().of(), org).await,
         }
     }
 
@@ -217,6 +229,9 @@ impl InboxKind {
                 .boxed(),
             Self::Proposal => waiting_items::watch(context.open_proposals())
                 .map_ok(|change| inbox_change(change, |found| Subject::Proposal(Box::new(found))))
+                .boxed(),
+            Self::DictionaryQuestion => waiting_items::watch(context.open_questions())
+                .map_ok(|change| inbox_change(change, |found| Subject::DictionaryQuestion(Box::new(found))))
                 .boxed(),
         }
     }
@@ -425,6 +440,7 @@ mod tests {
         assert_eq!(selected("kind:approval"), Ok(Some(InboxKind::Approval)));
         assert_eq!(selected("kind=field_review"), Ok(Some(InboxKind::FieldReview)));
         assert_eq!(selected("kind:proposal"), Ok(Some(InboxKind::Proposal)));
+        assert_eq!(selected("kind:dictionary_question"), Ok(Some(InboxKind::DictionaryQuestion)));
         for bad in ["kind:other", "user:x", "kind:approval kind:approval", "kind:"] {
             assert_eq!(selected(bad).unwrap_err().violations[0].field, "filter", "{bad}");
         }

@@ -29,6 +29,8 @@ pub mod credits;
 mod declaration;
 pub mod dictionary;
 pub mod dictionary_import;
+pub mod dictionary_questions;
+pub mod dictionary_review;
 pub mod document_notes;
 mod document_selection;
 pub mod document_splits;
@@ -44,6 +46,7 @@ pub mod inbox;
 pub mod ingestions;
 pub mod jobs;
 pub mod limits;
+pub mod links;
 mod list;
 pub mod mcp_servers;
 pub mod members;
@@ -97,6 +100,7 @@ const GROUPS: &[&[Declaration]] = &[
     tags::DECLARATIONS,
     dictionary::DECLARATIONS,
     retrieval::DECLARATIONS,
+    links::DECLARATIONS,
     extractions::DECLARATIONS,
     proposals::DECLARATIONS,
     jobs::DECLARATIONS,

@@ -15,7 +15,8 @@ use crate::grid::{Grid, grid_of_order};
 const TOKEN_BYTES: usize = 2_048;
 const SCOPE_DIGEST_DIGITS: usize = 16;
 
-/// Maximum page size of the lists with large items: schemas, prompts, their revisions, extractions, jobs and deliveries.
+/// Maximum page size of the lists with large items: schemas, prompts, their revisions, extractions, jobs,
+/// deliveries, questions and links.
 // proto: ListSchemasRequest.page_size "per page, at most {}."
 // proto: ListSchemaRevisionsRequest.page_size "per page, at most {}."
 // proto: ListPromptsRequest.page_size "per page, at most {}."
@@ -27,6 +28,10 @@ const SCOPE_DIGEST_DIGITS: usize = 16;
 // proto: ListInboxItemsRequest.page_size "per page, at most {}."
 // proto: ListWebhookDeliveriesRequest.page_size "per page, at most {}."
 // proto: ListProposalsRequest.page_size "per page, at most {}."
+// proto: ListDictionaryQuestionsRequest.page_size "per page, at most {}."
+// proto: ListDocumentLinksRequest.page_size "per page, at most {}."
+// proto: ListLinkingDocumentsRequest.page_size "per page, at most {}."
+// proto: ListMissingLinksRequest.page_size "per page, at most {}."
 pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Maximum size of the items of one page as JSON, unless a single item is larger.

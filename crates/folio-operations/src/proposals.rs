@@ -9,9 +9,9 @@ use folio_resources::{
 };
 use folio_tools::auto_create::{created_by_run, remove_unused};
 use folio_types::access::Scope;
-use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
+use folio_types::op::{Expected, WriteOutcome};
 use folio_types::page::PageRequest;
-use folio_types::{Code, Digest, Error, Etag, PromptId, ProposalId, Reason, Result, Role, TagId, Timestamp};
+use folio_types::{Code, Error, Etag, PromptId, ProposalId, Reason, Result, Role, TagId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -169,24 +169,6 @@ impl Operation for AcceptProposal {
     }
 }
 
-/// Returns the write of a further change of a request. `name`: identifies the change.
-fn write<C>(context: &Context, name: &str, expected: Expected, change: C) -> Result<Write<C>> {
-    let principal = context.principal();
-    let digest = Digest::of_json(&json!({ "proposal": name }));
-    Ok(Write {
-        org: principal.org.clone(),
-        op: OpKey::Request {
-            user: principal.user.clone(),
-            request: format!("folio-proposal-{}", digest.as_str()).parse()?,
-        },
-        digest,
-        by: principal.user.clone(),
-        at: context.request.received_at(),
-        expected,
-        change,
-    })
-}
-
 /// Returns the tag with a name, which is created if it does not exist.
 async fn tag_named(context: &Context, name: &str) -> Result<TagId> {
     let (org, tags) = (&context.principal().org, context.stores().of::<Tag>());
@@ -196,7 +178,7 @@ async fn tag_named(context: &Context, name: &str) -> Result<TagId> {
     let [org_part, user, request] = context.request.id_parts();
     let id = TagId::derive(&[org_part, user, request, "tag of a proposal", &folded(name)]);
     let create = TagChange::Create { name: name.to_owned(), color: None, description: None };
-    match tags.decide(&id, write(context, id.as_str(), Expected::Absent, create)?).await {
+    match tags.decide(&id, context.request.further_write(id.as_str(), Expected::Absent, create)?).await {
         Ok(WriteOutcome::Row(_)) => Ok(id),
         // Another request created the tag after the read.
         Ok(WriteOutcome::VersionMismatch) => Err(conflict("the tag")),
@@ -219,7 +201,7 @@ async fn add_tag(context: &Context, prompt: &PromptId, tag: &TagId) -> Result<()
         let update = PromptUpdate { tags: Some(check_tags(TAG_NAME, &tags)?), ..PromptUpdate::default() };
         let change = PromptChange::Update(update);
         let name = format!("{prompt} {tag} {}", found.version);
-        let write = write(context, &name, Expected::Version(found.version), change)?;
+        let write = context.request.further_write(&name, Expected::Version(found.version), change)?;
         if let WriteOutcome::Row(_) = prompts.decide(prompt, write).await? {
             return Ok(());
         }

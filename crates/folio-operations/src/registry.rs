@@ -120,8 +120,10 @@ mod tests {
             // Model calls change only the balance, which has its own records.
             let is_model_call = ["TestProvider", "CreateCompletion", "StreamCompletion"].contains(&name);
             let is_change = operation.effect == Effect::Change && !is_model_call;
-            // A member decides on the work of an unattended run, and starts and controls batches.
-            let decides = ["AcceptProposal", "RejectProposal"].contains(&name);
+            // A member decides on the work of an unattended run and on questions of ingestion, and starts and controls batches.
+            let decisions =
+                ["AcceptProposal", "RejectProposal", "AnswerDictionaryQuestion", "DismissDictionaryQuestion"];
+            let decides = decisions.contains(&name);
             let controls = ["RunExtractions", "RetryJob", "CancelJob", "PauseJob", "ResumeJob"].contains(&name);
             let is_of_account = operation.access == Access::Account;
             let is_expected = decides || controls || (operation.role == Role::Admin || is_of_account) && is_change;

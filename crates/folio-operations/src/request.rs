@@ -145,6 +145,18 @@ impl ChangeRequest {
         }
     }
 
+    /// The deciding write of a further change of this request, which has an op key of its own. `name`: identifies the change with its
+    /// content among all changes of the user.
+    ///
+    /// # Errors
+    /// None: the key is well-formed.
+    pub(crate) fn further_write<C>(&self, name: &str, expected: Expected, change: C) -> Result<Write<C>> {
+        let digest = Digest::of_json(&json!({ "further": name }));
+        let request = format!("folio-further-{digest}").parse()?;
+        let op = OpKey::Request { user: self.principal.user.clone(), request };
+        Ok(Write { op, digest, ..self.write(expected, change) })
+    }
+
     pub(crate) fn key(&self) -> OpKey {
         OpKey::Request { user: self.principal.user.clone(), request: self.id.clone() }
     }

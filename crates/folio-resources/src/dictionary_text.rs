@@ -87,12 +87,12 @@ impl Occurrences {
         if self.contexts.len() < CONTEXTS_MAX {
             self.contexts.push(excerpt(text, start, end));
         }
-        self.is_expanded = self.is_expanded || is_expanded(text, start, end);
+        self.is_expanded = self.is_expanded || expansion(text, start, end).is_some();
     }
 }
 
 /// Returns the words of a text with their positions: the longest sequences of letters, marks and digits.
-fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(|word| {
         // Both pointers are in the same text.
         (word.as_ptr() as usize - text.as_ptr() as usize, word)
@@ -130,28 +130,29 @@ fn after(text: &str, start: usize) -> &str {
     text.get(start..).unwrap_or_default()
 }
 
-/// Returns true if the text states the meaning of the token at `start..end`, in parentheses after it, or in front of the
+/// Returns the meaning of the token at `start..end` if the text states it in parentheses after the token, or in front of the
 /// parentheses around it.
-fn is_expanded(text: &str, start: usize, end: usize) -> bool {
+pub(crate) fn expansion(text: &str, start: usize, end: usize) -> Option<&str> {
     let (token, before, after) = (text.get(start..end).unwrap_or_default(), before(text, start), after(text, end));
     let next = after.trim_start();
     if let Some(inside) = next.strip_prefix('(') {
         let inside = first_chars(inside, EXPANSION_WINDOW);
-        return inside.split_once(')').is_some_and(|(phrase, _)| expands(phrase, token));
+        return inside.split_once(')').map(|(phrase, _)| phrase.trim()).filter(|phrase| expands(phrase, token));
     }
     let is_alone = next.starts_with(')');
-    let Some(phrase) = before.trim_end().strip_suffix('(').filter(|_| is_alone) else { return false };
+    let phrase = before.trim_end().strip_suffix('(').filter(|_| is_alone)?;
     let phrase = last_chars(phrase, EXPANSION_WINDOW);
-    // The meaning begins with one of the words in the same sentence.
+    // The meaning begins with the last possible word in the same sentence.
     let sentence = phrase.rsplit(['.', ';', ':', '(', ')', '\n']).next().unwrap_or_default();
-    words(sentence).any(|(at, word)| {
-        word.chars().next().is_some_and(char::is_uppercase) && expands(self::after(sentence, at), token)
-    })
+    let begins = |(at, word): &(usize, &str)| {
+        word.chars().next().is_some_and(char::is_uppercase) && expands(self::after(sentence, *at), token)
+    };
+    words(sentence).filter(begins).last().map(|(at, _)| self::after(sentence, at).trim())
 }
 
 /// Returns true if a phrase is longer than the token, begins with its first letter, has its other letters in order, and is
 /// no word in upper case.
-fn expands(phrase: &str, token: &str) -> bool {
+pub fn expands(phrase: &str, token: &str) -> bool {
     let phrase = phrase.trim();
     let is_phrase = phrase.contains(char::is_whitespace) || phrase.contains(char::is_lowercase);
     if phrase.chars().count() <= token.chars().count() || !is_phrase {

@@ -7,6 +7,7 @@
 //! [`WordBoxes`] are the boxes of the words of a page, [`PageImage`] is the image of one, which is a [`Rendition`] of its
 //! document, and [`sheet_text()`] is the text of a sheet of a workbook. [`PageStructure`] is the structure of the text of a page, and [`Outline`]
 //! are the sections of a document. [`ambiguous_tokens`] and [`relevant_entries`] find terms of a dictionary in a text.
+//! [`target_keys`] and [`document_keys`] relate links to documents.
 //!
 //! The crate must not know a store, the network or a clock.
 
@@ -15,8 +16,11 @@ pub mod audit;
 mod decide;
 mod dependent;
 mod dictionary_entry;
+mod dictionary_expansion;
+mod dictionary_question;
 mod dictionary_text;
 mod document;
+mod document_link;
 mod document_part;
 mod document_structure;
 mod element_id;
@@ -28,6 +32,7 @@ pub mod fields;
 #[cfg(test)]
 mod golden;
 mod kind;
+mod link_follow;
 mod listing;
 mod mcp_oauth;
 mod mcp_server;
@@ -66,10 +71,19 @@ pub use dictionary_entry::{
     DictionaryEntryPatch, ENTRY_SOURCES_MAX, ENTRY_TAG_CHARS, ENTRY_TAGS_MAX, EXPANSION_CHARS, NewDictionaryEntry,
     Provenance, TAG_SEPARATOR, TERM_CHARS, check_term, term_key,
 };
-pub use dictionary_text::{AmbiguousToken, ambiguous_tokens, relevant_entries};
+pub use dictionary_expansion::{StatedExpansion, stated_expansions};
+pub use dictionary_question::{
+    DictionaryQuestion, DictionaryQuestionChange, DictionaryQuestionFilter, DictionaryQuestionId, MeaningGuess,
+    NewQuestion, QUESTION_CONTEXT_CHARS, QUESTION_CONTEXTS_MAX, QuestionState,
+};
+pub use dictionary_text::{AmbiguousToken, ambiguous_tokens, expands, relevant_entries};
 pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, STRUCTURED_INVOICE_START, TextRecord,
     TextState, structured_invoice_name, text_record_of,
+};
+pub use document_link::{
+    FoundLink, LINK_TARGETS_MAX, LinkCollector, LinkKey, URL_METADATA, document_keys, link_keys, target_keys,
+    text_references,
 };
 pub use document_part::{DocumentPart, PageRange, PartBudget, RefusedPart, part_name, part_path};
 pub use document_structure::{
@@ -90,6 +104,7 @@ pub use field_review::{
 };
 pub use fields::check_document_patch;
 pub use kind::{IndexedFields, Kind, NAMED_REFERRERS_MAX};
+pub use link_follow::{FOLLOW_DEPTH_MAX, FOLLOWED_MAX, FollowedLink, follow_link};
 pub use listing::{
     ALWAYS_SEARCHABLE_CHARS, Condition, CreationPeriod, ListQuery, ListRow, folded, parent_term,
     partly_searchable_keys, term,
@@ -143,5 +158,6 @@ pub static KINDS: &[Kind] = &[
     Kind::of::<WebhookEndpoint>(),
     Kind::of::<McpServer>(),
     Kind::of::<DictionaryEntry>(),
+    Kind::of::<DictionaryQuestion>(),
     Kind::of::<User>(),
 ];

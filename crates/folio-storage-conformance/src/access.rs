@@ -1,5 +1,5 @@
 //! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`],
-//! [`folio_storage::BudgetStore`], [`folio_storage::VectorCache`] and [`folio_storage::PassageStore`].
+//! [`folio_storage::BudgetStore`], [`folio_storage::VectorCache`], [`folio_storage::LinkStore`] and [`folio_storage::PassageStore`].
 
 use folio_credit::{Budget, Share};
 use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, User};
@@ -11,6 +11,7 @@ use folio_types::{
 };
 
 use super::context::Context;
+use super::links;
 use super::{Outcome, check, refused, same};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
@@ -20,6 +21,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     accounts(context).await?;
     budgets(context).await?;
     vectors(context).await?;
+    links::suite(context).await?;
     super::passages::check_passages(context).await
 }
 
@@ -58,6 +60,21 @@ async fn rows(context: &Context) -> Outcome {
     store.remove(org, "plain", "a").await?;
     store.remove(org, "plain", "a").await?;
     same!(store.list(org, "plain").await?.len(), 0, "a removed row");
+    let row = |key: &str| (key.to_owned(), bytes(key));
+    for key in ["b/2", "a", "b/1", "c"] {
+        store.put(org, "plain", key, bytes(key)).await?;
+    }
+    for (after, limit, expected, what) in [
+        ("", 9, vec![row("a"), row("b/1"), row("b/2"), row("c")], "all rows in the order of their keys"),
+        ("", 2, vec![row("a"), row("b/1")], "the first rows"),
+        ("b/1", 2, vec![row("b/2"), row("c")], "the rows after a row"),
+        ("b/", 1, vec![row("b/1")], "the rows after a key without a row"),
+        ("c", 9, vec![], "the rows after the last row"),
+        ("", 0, vec![], "no rows"),
+    ] {
+        same!(store.list_after(org, "plain", after, limit).await?, expected, "{what}");
+    }
+    same!(store.list_after(&context.other(), "plain", "", 9).await?.len(), 0, "rows of another organization in parts");
     for _ in 0..2 {
         store.remove_group(org, group).await?;
         same!(store.list(org, group).await?.len(), 0, "the rows of a removed group");

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use folio_resources::{Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, NewDocument};
+use folio_resources::{
+    DictionaryQuestion, DictionaryQuestionChange, Document, DocumentChange, DocumentPatch, Extraction,
+    ExtractionChange, LinkCollector, LinkKey, NewDocument, NewQuestion,
+};
 use folio_types::op::Expected;
 use folio_types::{BlobId, BudgetPart, BudgetRoot, Digest, DocumentId, OrgId, TurnId, limits};
 use serde_json::json;
@@ -25,7 +28,7 @@ pub struct FilledDocument {
     document: DocumentId,
 }
 
-/// Creates a document with a word in its name, metadata, pages, bytes, extractions, proposals and thread with its budget, and
+/// Creates a document with a word in its name, metadata, pages, bytes, extractions, proposals, links, a question and its thread with its budget, and
 /// nowhere else.
 pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<FilledDocument, Failure> {
     let context = Context::new(stores.clone(), "filled-document", nonce).since(SECONDS);
@@ -56,6 +59,7 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
     let rename = context.write(Expected::Version(1), DocumentChange::Update(patch))?;
     done(stores.of::<Document>().decide(&document, rename).await?)?;
     extractions(&context, &document, word).await?;
+    links(&context, &document, word).await?;
     thread(&context, &document, word).await?;
     Ok(FilledDocument { context, document })
 }
@@ -73,6 +77,24 @@ async fn extractions(context: &Context, document: &DocumentId, word: &str) -> Ou
     }
     context.agent_extraction(document, &prompt, word).await?;
     context.proposals(document, &prompt, word).await
+}
+
+/// Stores keys and links of the document, a question about a term, and a link of another document to it.
+async fn links(context: &Context, document: &DocumentId, word: &str) -> Outcome {
+    let (links, org, at) = (context.stores.links(), &context.org, context.now());
+    let mut found = LinkCollector::default();
+    found.add_link(1, word, &format!("https://example.com/{word}.pdf"));
+    links.write_keys(org, document, &[LinkKey::Id(document.clone()), LinkKey::Name(format!("{word}.txt"))]).await?;
+    links.write_links(org, document, found.finish().0, at).await?;
+    let new = NewQuestion {
+        document: document.clone(),
+        term: "MY".to_owned(),
+        occurrences: 1,
+        contexts: vec![format!("{word} in MY")],
+        guess: None,
+    };
+    let create = context.write(Expected::Absent, DictionaryQuestionChange::Create(Box::new(new)))?;
+    done(context.stores.of::<DictionaryQuestion>().decide(&context.id::<DictionaryQuestion>(), create).await?).map(drop)
 }
 
 async fn thread(context: &Context, document: &DocumentId, word: &str) -> Outcome {
@@ -105,6 +127,7 @@ impl FilledDocument {
         let Some(row) = found else { return Err(Failure("a deleted document is in no index".to_owned())) };
         let later = row.at.checked_add(limits::DAY).unwrap_or(row.at);
         blobs.delete_document(org, &self.document).await?;
+        self.context.stores.links().remove_document(org, &self.document).await?;
         threads.expire_referrers(org, self.document.as_str(), later).await?;
         documents.clean_deleted(org, &self.document, true).await?;
         let expired = threads.expired(later, ROWS).await?;

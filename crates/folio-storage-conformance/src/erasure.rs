@@ -12,11 +12,11 @@ use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
     AllowedMcpTool, BoundingBox, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, Document,
-    DocumentFilter, Extraction, Heading, Link, LinkTarget, McpServer, McpServerChange, McpServerFilter, McpToolText,
-    Member, MemberWrite, ModelSettings, ModelSettingsChange, NewDictionaryEntry, NewToken, Organization,
-    OrganizationChange, PageStructure, Proposal, ProposalFilter, Provenance, Provider, Schema, SchemaChange, SealedKey,
-    TextState, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
-    WordBoxes,
+    DocumentFilter, Extraction, Heading, Link, LinkCollector, LinkKey, LinkTarget, McpServer, McpServerChange,
+    McpServerFilter, McpToolText, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewDictionaryEntry,
+    NewToken, Organization, OrganizationChange, PageStructure, Proposal, ProposalFilter, Provenance, Provider, Schema,
+    SchemaChange, SealedKey, TextState, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange,
+    WebhookEndpointFilter, WordBoxes,
 };
 use folio_types::access::Role;
 use folio_types::limits::JOB_PAGE_ITEMS;
@@ -106,6 +106,8 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         endpoints.items.len(),
         servers.items.len(),
         entries.items.len(),
+        context.stores.links().links(org, &id).await?.len(),
+        context.stores.links().missing(org, None, 10).await?.len(),
         jobs.list(org, &deliveries, &page).await?.items.len(),
         context.stores.passages().heads(org, None, 10).await?.len(),
         context.stores.passages().read(org, &id, 1, &[0]).await?.len(),
@@ -150,6 +152,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     filled_endpoint(&context, &name).await?;
     filled_mcp_server(&context, word).await?;
     filled_dictionary(&context, word).await?;
+    filled_links(&context, word).await?;
     filled_account(&context, &name).await?;
     let user = Some(context.user.clone());
     let entry = AuditEntry::new("request", AuditKind::ChangeApplied, context.now(), user, word);
@@ -282,6 +285,14 @@ async fn filled_dictionary(context: &Context, word: &str) -> Outcome {
     let (entries, id) = (context.stores.of::<DictionaryEntry>(), context.id::<DictionaryEntry>());
     let create = DictionaryEntryChange::Create(Box::new(new));
     done(entries.decide(&id, context.write(Expected::Absent, create)?).await?).map(drop)
+}
+
+async fn filled_links(context: &Context, word: &str) -> Outcome {
+    let (links, org, document) = (context.stores.links(), &context.org, context.document_id());
+    let mut found = LinkCollector::default();
+    found.add_link(1, word, &format!("https://missing.example/{word}.pdf"));
+    links.write_keys(org, &document, &[LinkKey::Title(word.to_owned())]).await?;
+    Ok(links.write_links(org, &document, found.finish().0, context.now()).await?)
 }
 
 async fn filled_account(context: &Context, name: &str) -> Outcome {

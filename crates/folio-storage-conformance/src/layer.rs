@@ -160,6 +160,7 @@ layers! {
     RowLayer of RowStore {
         get(org: &OrgId, group: &str, keys: &[String]) -> Vec<Option<Vec<u8>>>;
         list(org: &OrgId, group: &str) -> Vec<Vec<u8>>;
+        list_after(org: &OrgId, group: &str, after: &str, limit: usize) -> Vec<(String, Vec<u8>)>;
         compare_and_set(org: &OrgId, write: ConditionalRow) -> bool;
         put(org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> ();
         remove(org: &OrgId, group: &str, key: &str) -> ();

@@ -19,6 +19,7 @@ pub mod faults;
 mod health;
 mod jobs;
 pub mod layer;
+mod links;
 mod memory;
 mod open_turns;
 mod ops;

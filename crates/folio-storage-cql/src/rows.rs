@@ -26,6 +26,13 @@ impl RowStore for Rows {
         self.0.tables.rows.list((org, group)).await
     }
 
+    async fn list_after(&self, org: &OrgId, group: &str, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>> {
+        match limit {
+            0 => Ok(Vec::new()),
+            _ => self.0.tables.rows.list_after((org, group), after, limit).await,
+        }
+    }
+
     async fn compare_and_set(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
         let ConditionalRow { group, key, before, after, guard } = write;
         let group = group.as_str();

@@ -37,6 +37,27 @@ impl RowStore for Rows {
             .await
     }
 
+    async fn list_after(&self, org: &OrgId, group: &str, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>> {
+        let prefix = keys::rows(org, group);
+        // The key that follows the key of the row `after`.
+        let start = [keys::row(org, group, after), vec![0]].concat();
+        let range = Range::prefix(Space::Records, prefix.clone()).from(start);
+        self.0
+            .scan(move |view| {
+                let mut found = Vec::new();
+                if limit == 0 {
+                    return Ok(found);
+                }
+                view.walk(range, &mut |key, bytes| {
+                    let key = key.get(prefix.len()..).unwrap_or_default();
+                    found.push((String::from_utf8_lossy(key).into_owned(), bytes.to_vec()));
+                    Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+                })?;
+                Ok(found)
+            })
+            .await
+    }
+
     async fn compare_and_set(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
         let ConditionalRow { group, key, before, after, guard } = write;
         let key = keys::row(org, &group, &key);

@@ -9,8 +9,8 @@ use folio_history::journal::Entry;
 use folio_history::thread::{Fence, OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
 use folio_resources::{
-    CellPosition, EmbeddedImage, Heading, Link, ListRow, Member, RevisionNames, Session, Table, TextRecord, WordBoxes,
-    decode_value, encode_value,
+    CellPosition, EmbeddedImage, FollowedLink, Heading, Link, ListRow, Member, RevisionNames, Session, Table,
+    TextRecord, WordBoxes, decode_value, encode_value,
 };
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::{DocumentId, JobId, OrgId, Result, ThreadId, Timestamp, UnknownFields};
@@ -20,8 +20,10 @@ use serde_json::Value;
 
 use crate::traits::{HourSums, UsageRecord};
 
+mod links;
 mod passages;
 
+pub use links::{DocumentLink, DocumentLinkKey, LinkFollower, LinkedDocument, LinkingDocument, MissingLinkRow};
 pub use passages::{
     LastIngestion, PassageBucket, PassageGeneration, PassageHead, ServingSpace, StoredPassage, StoredSegment,
     StoredVector,
@@ -351,6 +353,13 @@ stored! {
         "usage_late" => LateUsage,
         "cached_vector" => CachedVector,
         "cached_vector_slot" => CachedVectorSlot,
+        "document_link" => DocumentLink,
+        "document_link_key" => DocumentLinkKey,
+        "linked_document" => LinkedDocument,
+        "linking_document" => LinkingDocument,
+        "missing_link" => MissingLinkRow,
+        "followed_link" => FollowedLink,
+        "link_follower" => LinkFollower,
         "passage" => StoredPassage,
         // The whole value is derived from the text, and a conditional write compares it.
         "passage_head" => PassageHead,

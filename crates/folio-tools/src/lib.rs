@@ -7,7 +7,7 @@
 //! of the principal.
 //!
 //! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`mcp`] contains the port to the MCP servers of organizations. [`policy`] evaluates the approval policy of the
-//! organization. [`score`] compares extracted values with expected ones, for evaluations.
+//! organization. [`links`] resolves links between documents. [`score`] compares extracted values with expected ones, for evaluations.
 
 mod arguments;
 pub mod auto_create;
@@ -19,6 +19,7 @@ mod documents;
 pub mod extraction;
 mod find_tools;
 mod help;
+pub mod links;
 pub mod mcp;
 mod models;
 mod output;

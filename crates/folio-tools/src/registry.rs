@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{
-    arguments, auto_create, dictionary, documents, extraction, find_tools, help, mcp, models, profiles, prompts,
+    arguments, auto_create, dictionary, documents, extraction, find_tools, help, links, mcp, models, profiles, prompts,
     retrieval, schemas, tags, tasks,
 };
 
@@ -106,6 +106,7 @@ impl Registry {
             tags::tools(),
             dictionary::tools(),
             help::tools(),
+            vec![links::tool()],
             models::tools(),
             mcp::tools(),
         ];

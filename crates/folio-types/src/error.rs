@@ -182,6 +182,8 @@ named_enum! {
         ExtractionEnded = "EXTRACTION_ENDED",
         /// The state of the proposal does not permit the decision.
         ProposalDecided = "PROPOSAL_DECIDED",
+        /// The question about a term was answered or dismissed before.
+        QuestionDecided = "QUESTION_DECIDED",
         Internal = "INTERNAL",
     }
 }

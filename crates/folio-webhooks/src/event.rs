@@ -3,7 +3,10 @@
 use folio_history::job::{EXTRACTION_KIND, JobState, JobWrite};
 use folio_history::journal::{End, Entry};
 use folio_history::thread::Append;
-use folio_resources::{Extraction, ExtractionState, Proposal, ProposalState, TextState, WebhookEndpointId};
+use folio_resources::{
+    DictionaryQuestion, DictionaryQuestionId, Extraction, ExtractionState, Proposal, ProposalState, QuestionState,
+    TextState, WebhookEndpointId,
+};
 use folio_storage::IngestUpdate;
 use folio_types::op::OpKey;
 use folio_types::{
@@ -49,7 +52,7 @@ event_types! {
     ExtractionCompleted = "extraction.completed",
     /// A proposal waits for a decision.
     ProposalReady = "proposal.ready",
-    /// A turn waits for decisions, an extraction for a reviewer, or a proposal for a decision.
+    /// A turn waits for decisions, an extraction for a reviewer, a proposal for a decision, or a question for an answer.
     InboxWaiting = "inbox.waiting",
     TurnFailed = "turn.failed",
     /// A job that runs a prompt on documents has ended.
@@ -86,6 +89,8 @@ pub enum Source {
     Extraction { extraction: ExtractionId, op: OpKey },
     /// The write of a proposal with this op.
     Proposal { proposal: ProposalId, op: OpKey },
+    /// The write of a question about a term with this op.
+    DictionaryQuestion { question: DictionaryQuestionId, op: OpKey },
     /// The end of a job: a version of its header, and the name of the state, because concurrent writes that end a job have
     /// the same version.
     Job { job: JobId, version: u64, state: String },
@@ -218,6 +223,19 @@ pub(crate) fn of_proposal(op: &OpKey, is_new: bool, after: &Proposal) -> Vec<Eve
     vec![new(EventType::ProposalReady, None), new(EventType::InboxWaiting, Some("proposal"))]
 }
 
+/// Returns the event of a change of a question about a term. None waits for an answer before its creation.
+pub(crate) fn of_question(op: &OpKey, is_new: bool, after: &DictionaryQuestion) -> Option<Event> {
+    if !is_new || after.state != QuestionState::Open {
+        return None;
+    }
+    let data = json!({
+        "organization_id": after.org, "dictionary_question_id": after.id, "document_id": after.document,
+        "version": after.version, "state": after.state.as_str(), "kind": "dictionary_question",
+    });
+    let source = Source::DictionaryQuestion { question: after.id.clone(), op: op.clone() };
+    Some(Event::new(EventType::InboxWaiting, &after.org, &[after.id.as_str()], after.updated_at, data, source))
+}
+
 /// Returns the event of a write of a job. None: the write does not end a job that runs a prompt.
 pub(crate) fn of_job(write: &JobWrite) -> Option<Event> {
     let after = &write.after;
@@ -243,8 +261,8 @@ mod tests {
     use folio_history::journal::{Ended, Paused, WorkingState};
     use folio_history::thread::Fence;
     use folio_resources::{
-        AgentStep, ExtractionChange, ExtractionReport, NewExtraction, NewProposal, ProposalChange, ProposalOutcome,
-        ProposedResources, Resource as _,
+        AgentStep, DictionaryQuestionChange, ExtractionChange, ExtractionReport, NewExtraction, NewProposal,
+        NewQuestion, ProposalChange, ProposalOutcome, ProposedResources, Resource as _,
     };
     use folio_types::op::{Expected, Write};
     use folio_types::{Principal, PromptId, PromptRevId, Role, UserId};
@@ -413,6 +431,27 @@ mod tests {
         {
             assert!(of_proposal(&op, true, &create(outcome)).is_empty());
         }
+    }
+
+    #[test]
+    fn a_new_question_waits_in_the_inbox_without_its_content() {
+        let document = DocumentId::derive(&["d"]);
+        let new = NewQuestion {
+            document: document.clone(),
+            term: "SECRET".into(),
+            occurrences: 1,
+            contexts: vec!["secret".into()],
+            guess: None,
+        };
+        let id = DictionaryQuestion::id_of(&org(), &document, &new.term);
+        let create = DictionaryQuestionChange::Create(Box::new(new));
+        let write = Write::by_platform(org(), "key".parse().unwrap(), at(), Expected::Absent, create);
+        let question = DictionaryQuestion::apply(&id, &write, None).unwrap().after.unwrap();
+        let event = of_question(&write.op, true, &question).unwrap();
+        assert_eq!((event.name.as_str(), &event.data["kind"]), ("inbox.waiting", &json!("dictionary_question")));
+        assert!(!event.body().unwrap().to_lowercase().contains("secret"));
+        assert_eq!(event.source, Some(Source::DictionaryQuestion { question: id, op: write.op.clone() }));
+        assert_eq!(of_question(&write.op, false, &question), None);
     }
 
     #[test]

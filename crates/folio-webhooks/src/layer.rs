@@ -22,8 +22,8 @@ use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobLimits, JobWrite,
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::{
-    Document, Extraction, Kind, ListQuery, NewName, Proposal, Record, Resource, ResourceWrite, TextState,
-    WebhookEndpoint, decode_value,
+    DictionaryQuestion, Document, Extraction, Kind, ListQuery, NewName, Proposal, Record, Resource, ResourceWrite,
+    TextState, WebhookEndpoint, decode_value,
 };
 use folio_storage::value::{DeletionRow, PageBoxes, PageElements, PageHeadings, PageText};
 use folio_storage::{
@@ -85,11 +85,12 @@ struct Resources {
 }
 
 impl Resources {
-    /// Returns the events of a write to an extraction or a proposal. None if the write will be refused.
+    /// Returns the events of a write to an extraction, a proposal or a question. None if the write will be refused.
     async fn events(&self, write: &ResourceWrite) -> Result<Vec<Event>> {
         let types = match write.kind.name {
             Extraction::KIND => [EventType::ExtractionCompleted, EventType::InboxWaiting],
             Proposal::KIND => [EventType::ProposalReady, EventType::InboxWaiting],
+            DictionaryQuestion::KIND => [EventType::InboxWaiting; 2],
             _ => return Ok(Vec::new()),
         };
         if !self.outbox.has_endpoints(&write.org, &types).await? {
@@ -101,6 +102,10 @@ impl Resources {
         if write.kind.name == Proposal::KIND {
             let events = read(&after)?.map(|after| event::of_proposal(&write.op, before.is_none(), &after));
             return Ok(events.unwrap_or_default());
+        }
+        if write.kind.name == DictionaryQuestion::KIND {
+            let event = read(&after)?.and_then(|after| event::of_question(&write.op, before.is_none(), &after));
+            return Ok(event.into_iter().collect());
         }
         let before = before.as_deref().map(read::<Extraction>).transpose()?.flatten();
         Ok(read(&after)?.map(|after| event::of_extraction(&write.op, before.as_ref(), &after)).unwrap_or_default())

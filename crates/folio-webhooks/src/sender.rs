@@ -9,7 +9,8 @@ use folio_jobs::{ItemTask, JobKind};
 use folio_llm::options::check_http_url;
 use folio_providers::Providers;
 use folio_resources::{
-    Document, Extraction, Proposal, Resource as _, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointId,
+    DictionaryQuestion, Document, Extraction, Proposal, Resource as _, WebhookEndpoint, WebhookEndpointChange,
+    WebhookEndpointId,
 };
 use folio_storage::Stores;
 use folio_types::op::{Expected, OpKey, OpState, Target, Write, WriteOutcome};
@@ -103,6 +104,9 @@ impl DeliveryJobs {
             }
             Source::Extraction { extraction, op } => self.is_done(org, &Extraction::target(extraction), op).await?,
             Source::Proposal { proposal, op } => self.is_done(org, &Proposal::target(proposal), op).await?,
+            Source::DictionaryQuestion { question, op } => {
+                self.is_done(org, &DictionaryQuestion::target(question), op).await?
+            }
         })
     }
 

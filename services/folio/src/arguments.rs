@@ -109,11 +109,14 @@ pub(crate) enum Command {
     /// List, create and delete tags.
     #[command(subcommand)]
     Tag(crate::data::tag::Command),
-    /// List, print, set, delete, import and export the terms of the dictionary.
+    /// List, print, set, delete, import and export the terms of the dictionary, answer questions about terms, and propose entries.
     #[command(subcommand)]
     Dictionary(crate::data::dictionary::Command),
     /// Search the passages of all documents, or answer a question from them.
     Search(crate::data::search::Arguments),
+    /// List the links of documents, and the targets that are missing.
+    #[command(subcommand)]
+    Links(crate::data::links::Command),
     /// Run, list, show and export extractions.
     #[command(subcommand)]
     Extraction(crate::data::extraction::Command),
@@ -128,7 +131,8 @@ pub(crate) enum Command {
     /// List, show, accept, refine and reject what agents proposed for uploaded documents.
     #[command(subcommand, name = "proposals", visible_alias = "proposal")]
     Proposals(crate::data::proposal::Command),
-    /// List or watch the items that wait for a person: approvals, reviews of extractions and proposals.
+    /// List or watch the items that wait for a person: approvals, reviews of extractions, proposals and questions
+    /// about terms.
     Inbox(crate::data::inbox::Arguments),
     /// List, show, watch, control and retry jobs.
     #[command(subcommand, visible_alias = "jobs")]

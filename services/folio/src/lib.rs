@@ -107,6 +107,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
             Command::Dictionary(command) => Box::pin(data::dictionary::run(command)).await,
             Command::Search(search) => Box::pin(data::search::run(search)).await,
+            Command::Links(command) => Box::pin(data::links::run(command)).await,
             Command::Extract(extract) => Box::pin(data::extract::run(extract)).await,
             Command::Extraction(command) => Box::pin(data::extraction::run(command)).await,
             Command::Batch(batch) => Box::pin(data::batch::run(batch)).await,

@@ -73,6 +73,7 @@ class AsyncClient:
         self.ingestions = v1.IngestionServiceStub(channel)
         self.jobs = v1.JobServiceStub(channel)
         self.limits = v1.LimitServiceStub(channel)
+        self.links = v1.LinkServiceStub(channel)
         self.mcp_servers = v1.McpServerServiceStub(channel)
         self.models = v1.ModelServiceStub(channel)
         self.organizations = v1.OrganizationServiceStub(channel)

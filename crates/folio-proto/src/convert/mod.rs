@@ -41,6 +41,7 @@ macro_rules! same_fields {
 }
 
 mod access;
+mod dictionary_question;
 mod error;
 mod event;
 mod job;

@@ -3,13 +3,14 @@
 use folio_types::{OrgId, Result};
 
 use crate::session::{Read, Statement};
-use crate::values::values;
+use crate::values::{limit, values};
 
 type Group<'a> = (&'a OrgId, &'a str);
 
 table! { Rows:
     get: read "SELECT value FROM org_rows WHERE org = ? AND part = ? AND key = ?",
     list: read "SELECT value FROM org_rows WHERE org = ? AND part = ?",
+    list_after: read "SELECT key, value FROM org_rows WHERE org = ? AND part = ? AND key > ? LIMIT ?",
     put: write "INSERT INTO org_rows (org, part, key, value) VALUES (?, ?, ?, ?)",
     remove: write "DELETE FROM org_rows WHERE org = ? AND part = ? AND key = ?",
     remove_group: write "DELETE FROM org_rows WHERE org = ? AND part = ?",
@@ -27,6 +28,17 @@ impl Rows {
     pub(crate) async fn list(&self, (org, group): Group<'_>) -> Result<Vec<Vec<u8>>> {
         let rows: Vec<(Vec<u8>,)> = self.cql.rows(&self.list, Read::Quorum, values![org.as_str(), group]).await?;
         Ok(rows.into_iter().map(|(value,)| value).collect())
+    }
+
+    /// Returns the rows after a key, ordered by key.
+    pub(crate) async fn list_after(
+        &self,
+        (org, group): Group<'_>,
+        after: &str,
+        rows: usize,
+    ) -> Result<Vec<(String, Vec<u8>)>> {
+        let values = values![org.as_str(), group, after, limit(rows)];
+        self.cql.rows(&self.list_after, Read::Quorum, values).await
     }
 
     /// Inserts the row only if no row with this key exists.

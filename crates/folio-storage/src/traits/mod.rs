@@ -15,6 +15,7 @@ mod erasure;
 mod health;
 mod job_pages;
 mod job_records;
+mod links;
 mod open_turns;
 mod ops;
 mod passages;
@@ -40,6 +41,7 @@ pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};
 pub use job_pages::JobPageStore;
 pub use job_records::{JOB_HINTS, JobRecordStore, create_job, encode_outcome, hint_job, hinted_job, hinted_queue};
+pub use links::{LinkMatch, LinkStore, MATCHES_MAX};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use passages::{DOCUMENT_PASSAGES_MAX, LISTED_HEADS_MAX, PassageStore, PassagesWritten, READ_PASSAGES_MAX};
@@ -70,8 +72,8 @@ pub struct Stores {
     /// [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
     /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::accounts`] that of sessions,
-    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::passages`] that of passages, and
-    /// [`Stores::vector_cache`] that of cached vectors.
+    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::links`] that of links,
+    /// [`Stores::passages`] that of passages, and [`Stores::vector_cache`] that of cached vectors.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -97,6 +99,10 @@ impl Stores {
 
     pub fn job_pages(&self) -> JobPageStore {
         JobPageStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn links(&self) -> LinkStore {
+        LinkStore::new(Arc::clone(&self.rows))
     }
 
     pub fn passages(&self) -> PassageStore {

@@ -24,8 +24,13 @@ pub trait RowStore: Send + Sync {
     /// Returns the values in the order of `keys`.
     async fn get(&self, org: &OrgId, group: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>>;
 
-    /// Returns the values of a group, ordered by key. Reads all of them: for groups of at most about 10,000 rows.
+    /// Returns the values of a group, ordered by key. Reads all of them: for groups of at most about 10,000 rows;
+    /// [`Self::list_after`] reads larger ones in parts.
     async fn list(&self, org: &OrgId, group: &str) -> Result<Vec<Vec<u8>>>;
+
+    /// Returns at most `limit` rows of a group with a key after `after`, with their keys, ordered by key. An empty `after` is
+    /// before every key.
+    async fn list_after(&self, org: &OrgId, group: &str, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>>;
 
     /// Writes a row if it and its guard have the expected values; returns false otherwise.
     async fn compare_and_set(&self, org: &OrgId, write: ConditionalRow) -> Result<bool>;

@@ -17,6 +17,7 @@ mod extraction;
 mod extraction_job;
 mod fixture;
 mod invented_ids;
+mod links;
 mod mcp;
 mod once;
 mod prompts;

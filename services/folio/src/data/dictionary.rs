@@ -10,6 +10,7 @@ use folio_types::counted;
 use prost_types::FieldMask;
 use serde_json::{Value, json};
 
+use super::dictionary_question;
 use super::export::Destination;
 use super::output::View;
 use super::{DataArguments, StoresArguments, collect, deleted, present, read_text, time};
@@ -33,6 +34,16 @@ pub(crate) enum Command {
     Import(Import),
     /// Write the entries as JSON lines or CSV.
     Export(Export),
+    /// Look up the abbreviations of a document. Unknown ones are inferred by a model, and become questions.
+    Review(dictionary_question::Review),
+    /// List the questions about terms, newest first.
+    Questions(dictionary_question::Questions),
+    /// Answer a question: set the meaning of its term.
+    Answer(dictionary_question::Answer),
+    /// Dismiss a question: its term needs no entry.
+    Dismiss(dictionary_question::Dismiss),
+    /// Propose entries for the terms that documents explain, and create them with --yes.
+    Seed(dictionary_question::Seed),
 }
 
 /// The selection of entries.
@@ -170,6 +181,11 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::Delete(delete) => delete.data.run(async |client| remove(&client, &delete.item).await).await,
         Command::Import(import) => import.data.run(async |client| read(&client, &import).await).await,
         Command::Export(export) => export.stores.run(async |client| download(&client, &export).await).await,
+        Command::Review(review) => review.run().await,
+        Command::Questions(questions) => questions.run().await,
+        Command::Answer(answer) => answer.run().await,
+        Command::Dismiss(dismiss) => dismiss.run().await,
+        Command::Seed(seed) => seed.run().await,
     }
 }
 
@@ -298,7 +314,7 @@ async fn download(client: &Client, export: &Export) -> Result<()> {
     destination.finish()
 }
 
-fn row(entry: &v1::DictionaryEntry) -> Value {
+pub(super) fn row(entry: &v1::DictionaryEntry) -> Value {
     let provenance = match entry.provenance() {
         v1::DictionaryProvenance::Unspecified => "",
         v1::DictionaryProvenance::Person => "person",

@@ -39,12 +39,14 @@ enum Kind {
     FieldReview,
     /// Proposals that wait to be accepted or rejected.
     Proposal,
+    /// Questions about the meaning of terms.
+    DictionaryQuestion,
 }
 
 const COLUMNS: [&str; 7] = ["kind", "item_id", "create_time", "expire_time", "roles", "document_ids", "subject"];
 /// Minimum widths of the columns of a change, so that lines that are printed one after another are aligned. The subject is the
 /// last column.
-const CHANGE_WIDTHS: [usize; 7] = [7, 12, 38, 20, 20, 12, 36];
+const CHANGE_WIDTHS: [usize; 7] = [7, 19, 38, 20, 20, 12, 36];
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let work = async |client: Client| match arguments.watch {
@@ -65,6 +67,7 @@ impl Arguments {
             Some(Kind::Approval) => "kind:approval".to_owned(),
             Some(Kind::FieldReview) => "kind:field_review".to_owned(),
             Some(Kind::Proposal) => "kind:proposal".to_owned(),
+            Some(Kind::DictionaryQuestion) => "kind:dictionary_question".to_owned(),
         }
     }
 }
@@ -161,6 +164,10 @@ fn row(item: &v1::InboxItem) -> Value {
         Some(Subject::Proposal(proposal)) => {
             (format!("proposed for {}", proposal.document_type), vec![proposal.document_id.clone()])
         }
+        Some(Subject::DictionaryQuestion(question)) => {
+            let guess = if question.guess.is_empty() { String::new() } else { format!(": {}?", question.guess) };
+            (format!("{}{guess}", question.term), vec![question.document_id.clone()])
+        }
         None => Default::default(),
     };
     json!({
@@ -208,6 +215,12 @@ mod tests {
         let proposal = row(&v1::InboxItem { kind, subject: Some(Subject::Proposal(proposal)), ..item() });
         assert_eq!((&proposal["kind"], &proposal["document_ids"]), (&json!("proposal"), &json!(["doc_4"])));
         assert_eq!(proposal["subject"], "proposed for Invoice");
+        let question = |guess: &str| {
+            let (term, guess) = ("MY".to_owned(), guess.to_owned());
+            let question = v1::DictionaryQuestion { term, guess, ..Default::default() };
+            row(&v1::InboxItem { subject: Some(Subject::DictionaryQuestion(question)), ..item() })["subject"].clone()
+        };
+        assert_eq!((question("Malaysia"), question("")), (json!("MY: Malaysia?"), json!("MY")));
     }
 
     #[test]

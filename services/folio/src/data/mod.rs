@@ -6,6 +6,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod dictionary;
+mod dictionary_question;
 pub(crate) mod document;
 mod document_parts;
 mod document_selection;
@@ -18,6 +19,7 @@ mod fields;
 pub(crate) mod inbox;
 pub(crate) mod ingest;
 pub(crate) mod job;
+pub(crate) mod links;
 pub(crate) mod mcp_server;
 pub(crate) mod organization;
 mod output;

@@ -10,12 +10,14 @@ mod access_tokens;
 mod chat;
 mod completions;
 mod dictionary;
+mod dictionary_questions;
 mod document_query;
 mod documents;
 mod endpoint;
 mod extract;
 mod failure;
 mod grid;
+mod links;
 mod list;
 mod llm_run;
 mod models;
@@ -61,6 +63,8 @@ fn resources() -> Vec<Vec<Route>> {
         results::routes(),
         tags::routes(),
         dictionary::routes(),
+        dictionary_questions::routes(),
+        links::routes(),
         retrieval::routes(),
         schemas::routes(),
         prompts::routes(),

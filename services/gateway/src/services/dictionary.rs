@@ -1,12 +1,19 @@
 //! Serves `DictionaryService`.
 
-use folio_operations::Call;
 use folio_operations::dictionary::{
     CreateDictionaryEntry, DeleteDictionaryEntry, DictionaryFormat, ExportDictionary, GetDictionaryEntry,
     ListDictionaryEntries, StatedProvenance, UpdateDictionaryEntry,
 };
 use folio_operations::dictionary_import::{ImportDictionary, ImportedRow};
+use folio_operations::dictionary_questions::{
+    AnswerDictionaryQuestion, AnsweredQuestion, DismissDictionaryQuestion, GetDictionaryQuestion,
+    ListDictionaryQuestions,
+};
+use folio_operations::dictionary_review::{
+    ProposeDictionaryEntries, ProposedEntries, ProposedEntry, ReviewDocumentTerms, StewardReport,
+};
 use folio_operations::documents::Content;
+use folio_operations::{Call, ListRequest};
 use folio_proto::{fields, v1};
 use folio_resources::ENTRY_SOURCES_MAX;
 use folio_types::{DocumentId, Error, Result};
@@ -14,7 +21,7 @@ use futures::TryStreamExt as _;
 use tonic::Request;
 use v1::dictionary_service_server::DictionaryService;
 
-use super::handler::{change, delete, get, list};
+use super::handler::{change, delete, get, list, read};
 use super::{Api, ResponseStream, RpcResult, bounded_stream};
 
 #[tonic::async_trait]
@@ -99,6 +106,85 @@ impl DictionaryService for Api {
         imported
     );
 
+    get!(
+        get_dictionary_question,
+        GetDictionaryQuestionRequest,
+        GetDictionaryQuestion { dictionary_question_id },
+        GetDictionaryQuestionResponse { dictionary_question }
+    );
+
+    list!(
+        list_dictionary_questions,
+        ListDictionaryQuestionsRequest,
+        ListDictionaryQuestions {},
+        ListDictionaryQuestionsResponse { dictionary_questions }
+    );
+
+    change!(
+        answer_dictionary_question,
+        AnswerDictionaryQuestionRequest,
+        AnswerDictionaryQuestionResponse,
+        |request| AnswerDictionaryQuestion {
+            dictionary_question_id: fields::id("dictionary_question_id", &request.dictionary_question_id)?,
+            etag: fields::etag("etag", &request.etag)?,
+            expansion: request.expansion,
+            disambiguation: request.disambiguation,
+            tags: request.tags,
+        },
+        |answered: AnsweredQuestion| v1::AnswerDictionaryQuestionResponse {
+            dictionary_question: Some((&answered.question).into()),
+            dictionary_entry: Some((&answered.entry).into()),
+        }
+    );
+
+    change!(
+        dismiss_dictionary_question,
+        DismissDictionaryQuestionRequest,
+        DismissDictionaryQuestionResponse { dictionary_question },
+        |request| {
+            let dictionary_question_id = fields::id("dictionary_question_id", &request.dictionary_question_id)?;
+            DismissDictionaryQuestion { dictionary_question_id, etag: fields::etag("etag", &request.etag)? }
+        }
+    );
+
+    change!(
+        review_document_terms,
+        ReviewDocumentTermsRequest,
+        ReviewDocumentTermsResponse,
+        |request| ReviewDocumentTerms {
+            document_id: fields::id("document_id", &request.document_id)?,
+            without_model: request.without_model,
+        },
+        |report: StewardReport| v1::ReviewDocumentTermsResponse {
+            known: number(report.known),
+            unconfirmed: number(report.unconfirmed),
+            inferred: number(report.inferred),
+            unknown: number(report.unknown),
+            questions: number(report.questions),
+            too_many_questions: report.has_too_many_questions,
+            not_inferred_reason: report.not_inferred.unwrap_or_default(),
+            truncated: report.is_truncated,
+        }
+    );
+
+    read!(
+        propose_dictionary_entries,
+        ProposeDictionaryEntriesRequest,
+        ProposeDictionaryEntriesResponse,
+        |request| ProposeDictionaryEntries {
+            list: ListRequest {
+                page_size: request.page_size,
+                page_token: request.page_token,
+                ..ListRequest::default()
+            }
+        },
+        |found: ProposedEntries| v1::ProposeDictionaryEntriesResponse {
+            proposals: found.proposals.into_iter().map(proposed).collect(),
+            document_count: number(found.documents),
+            next_page_token: found.next_page_token,
+        }
+    );
+
     async fn export_dictionary(
         &self,
         request: Request<v1::ExportDictionaryRequest>,
@@ -112,6 +198,19 @@ impl DictionaryService for Api {
             bounded_stream(chunks, limits, drain_ended)
         };
         self.call(request, call, response).await
+    }
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn proposed(entry: ProposedEntry) -> v1::ProposedDictionaryEntry {
+    v1::ProposedDictionaryEntry {
+        term: entry.term,
+        expansion: entry.expansion,
+        document_ids: entry.documents.iter().map(ToString::to_string).collect(),
+        count: u64::try_from(entry.count).unwrap_or(u64::MAX),
     }
 }
 

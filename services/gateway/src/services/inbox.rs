@@ -51,6 +51,7 @@ fn to_proto(item: &Subject) -> v1::InboxItem {
         InboxKind::Approval => v1::InboxItemKind::Approval,
         InboxKind::FieldReview => v1::InboxItemKind::FieldReview,
         InboxKind::Proposal => v1::InboxItemKind::Proposal,
+        InboxKind::DictionaryQuestion => v1::InboxItemKind::DictionaryQuestion,
     };
     let Deciders { roles, user, excluded } = item.deciders();
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -67,6 +68,7 @@ fn to_proto(item: &Subject) -> v1::InboxItem {
             rejected_values: number(review.rejected),
         }),
         Subject::Proposal(proposal) => v1::inbox_item::Subject::Proposal((&**proposal).into()),
+        Subject::DictionaryQuestion(question) => v1::inbox_item::Subject::DictionaryQuestion((&**question).into()),
     };
     v1::InboxItem {
         item_id: item.id(),

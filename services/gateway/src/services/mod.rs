@@ -15,6 +15,7 @@ mod inbox;
 mod ingestion;
 mod job;
 mod limit;
+mod link;
 mod mcp_server;
 mod model;
 mod organization;
@@ -80,6 +81,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         prompt_service_server::PromptServiceServer,
         tag_service_server::TagServiceServer,
         dictionary_service_server::DictionaryServiceServer,
+        link_service_server::LinkServiceServer,
         retrieval_service_server::RetrievalServiceServer,
         extraction_service_server::ExtractionServiceServer,
         proposal_service_server::ProposalServiceServer,

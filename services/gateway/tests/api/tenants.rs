@@ -5,7 +5,9 @@ use std::time::Duration;
 use folio_gateway::Options;
 use folio_operations::{Access, Declaration, Effect, operations};
 use folio_proto::v1::*;
-use folio_resources::{NewProposal, ProposalOutcome, ProposedResources};
+use folio_resources::{
+    DictionaryQuestion, DictionaryQuestionChange, NewProposal, NewQuestion, ProposalOutcome, ProposedResources,
+};
 use folio_testkit::wait_for;
 use folio_types::op::{Expected, Write};
 use folio_types::{Code, Environment as _, Error, OrgId, ProposalId, Reason, Role, System};
@@ -54,7 +56,24 @@ async fn create_resources(server: &Server, client: &Client, organization: &str) 
     }
     ids.insert("thread", turn.strip_suffix(".1").unwrap().to_owned());
     ids.insert("proposal", create_proposal(server, client, &ids).await);
+    ids.insert("dictionary_question", create_question(server, &client.org, &ids["document"]).await);
     ids
+}
+
+/// Stores an open question about a term in a document, and returns its id.
+pub(crate) async fn create_question(server: &Server, org: &OrgId, document: &str) -> String {
+    let new = NewQuestion {
+        document: document.parse().unwrap(),
+        term: "MY".to_owned(),
+        occurrences: 1,
+        contexts: vec!["Sales in MY rose.".to_owned()],
+        guess: None,
+    };
+    let (id, key) = (DictionaryQuestion::id_of(org, &new.document, &new.term), "question".parse().unwrap());
+    let create = DictionaryQuestionChange::Create(Box::new(new));
+    let write = Write::by_platform(org.clone(), key, System.now(), Expected::Absent, create);
+    server.stores.of::<DictionaryQuestion>().decide(&id, write).await.unwrap();
+    id.to_string()
 }
 
 /// Stores an open proposal of the organization's schema, prompt and extraction, and returns its id.
@@ -76,9 +95,10 @@ async fn create_proposal(server: &Server, client: &Client, ids: &Ids) -> String 
     id.to_string()
 }
 
-/// Waits until the inbox of an organization contains its own review, approval and proposal, and nothing else.
+/// Waits until the inbox of an organization contains its own review, approval, proposal and question, and nothing else.
 async fn check_inbox(client: &Client, own: &Ids) {
-    let expected = [own["extraction"].clone(), format!("{}.1", own["thread"]), own["proposal"].clone()];
+    let turn = format!("{}.1", own["thread"]);
+    let expected = [own["extraction"].clone(), turn, own["proposal"].clone(), own["dictionary_question"].clone()];
     wait_for("the items of the inbox", LIMIT, || async {
         let listed = client.call_ok("ListInboxItems", json!({})).await;
         let items = listed["items"].as_array().into_iter().flatten();

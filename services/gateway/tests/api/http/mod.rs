@@ -7,6 +7,7 @@ mod compatibility;
 mod dictionary;
 mod documents;
 mod faces;
+mod links;
 mod llm;
 mod malformed;
 mod mcp;

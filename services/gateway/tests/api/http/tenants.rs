@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{Answer, Http, path};
 use crate::harness::{Client, Server, format, record};
 use crate::samples::{Ids, missing};
+use crate::tenants::create_question;
 
 /// An organization with an admin that signs in, and with one resource of each kind that REST routes name.
 struct Tenant {
@@ -36,6 +37,7 @@ impl Tenant {
         let entry = json!({ "dictionary_entry": { "term": "same", "expansion": "the same" } });
         let entry = admin.call_ok("CreateDictionaryEntry", entry).await;
         let entry = entry["dictionary_entry"]["dictionary_entry_id"].clone();
+        let question = create_question(server, &org, &document).await;
         let text = |value: Value| value.as_str().unwrap().to_owned();
         let ids = Ids::from([
             ("organization", org.to_string()),
@@ -43,6 +45,7 @@ impl Tenant {
             ("document", document),
             ("tag", admin.tag("same").await),
             ("dictionary_entry", text(entry)),
+            ("dictionary_question", question),
             ("prompt", prompt.split('.').next().unwrap().to_owned()),
             ("schema", schema),
             ("thread", text(thread)),
@@ -61,6 +64,8 @@ impl Tenant {
             "ListDocuments",
             "ListTags",
             "ListDictionaryEntries",
+            "ListDictionaryQuestions",
+            "ListMissingLinks",
             "ListSchemas",
             "ListPrompts",
             "ListThreads",

@@ -1,0 +1,231 @@
+//! The routes of links between documents. No client of DocRouter calls them.
+
+use folio_operations::ListRequest;
+use folio_operations::links::{
+    IncomingLink, ListDocumentLinks, ListLinkingDocuments, ListMissingLinks, MissingLink, NamedDocument,
+    ResolveDocumentLinks, ResolvedLink,
+};
+use folio_types::{DocumentId, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::endpoint::{get, post};
+use super::extract::{Bounded, Client, Id, Json, Query};
+use super::list::rows;
+use super::reply::Reply;
+use super::routes::{Level, Route, org_path, route};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        route::<ListDocumentLinks>(Level::Own, get(org_path!("/documents/{document_id}/links"), of_document)),
+        route::<ListLinkingDocuments>(
+            Level::Own,
+            get(org_path!("/documents/{document_id}/links/incoming"), to_document),
+        ),
+        route::<ResolveDocumentLinks>(Level::Own, post(org_path!("/documents/{document_id}/links/resolve"), resolve)),
+        route::<ListMissingLinks>(Level::Own, get(org_path!("/links/missing"), missing)),
+    ]
+}
+
+/// The query parameters of a list of links.
+#[derive(Debug, Deserialize, ToSchema)]
+struct LinksQuery {
+    /// Number of links before the page.
+    #[serde(default)]
+    #[schema(value_type = u32)]
+    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    /// Maximum number of links of the page, at most 100.
+    #[serde(default)]
+    #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
+    limit: Bounded<1, 100, 10>,
+    /// `matched`, `ambiguous` or `missing`. Only for the links of a document.
+    status: Option<String>,
+}
+
+impl LinksQuery {
+    fn request(&self, filter: String) -> ListRequest {
+        ListRequest { skip: i32::try_from(self.skip.0).unwrap_or(i32::MAX), filter, ..ListRequest::default() }
+    }
+}
+
+/// A document that a link refers to, or that contains a link.
+#[derive(Debug, Serialize, ToSchema)]
+struct LinkedDocumentBody {
+    /// Identifies the document.
+    document_id: String,
+    /// The name of the document.
+    document_name: String,
+}
+
+impl From<&NamedDocument> for LinkedDocumentBody {
+    fn from(document: &NamedDocument) -> Self {
+        Self { document_id: document.id.to_string(), document_name: document.name.clone() }
+    }
+}
+
+/// A target of a document.
+#[derive(Debug, Serialize, ToSchema)]
+struct DocumentLinkBody {
+    /// The number of the page with the first reference, from 1.
+    page: u32,
+    /// The linked text. Empty: the reference is a part of the text.
+    anchor_text: String,
+    /// The target as it is in the document.
+    target: String,
+    /// `matched`, `ambiguous` or `missing`.
+    status: String,
+    /// `id`, `url`, `name` or `title`: the property by which the documents were found. Null: none was found.
+    matched_by: Option<String>,
+    /// The documents that the target refers to, at most 10.
+    documents: Vec<LinkedDocumentBody>,
+    /// `followed` or `left`: the action of the ingestion of this document.
+    action: String,
+    /// The time at which the document was first found to refer to the target.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+impl From<&ResolvedLink> for DocumentLinkBody {
+    fn from(found: &ResolvedLink) -> Self {
+        Self {
+            page: found.link.page,
+            anchor_text: found.link.anchor.clone(),
+            target: found.link.target.clone(),
+            status: found.status.as_str().to_owned(),
+            matched_by: found.matched_by.map(str::to_owned),
+            documents: found.documents.iter().map(Into::into).collect(),
+            action: if found.is_followed { "followed" } else { "left" }.to_owned(),
+            created_at: found.link.since,
+        }
+    }
+}
+
+/// A page of the links of a document.
+#[derive(Debug, Serialize, ToSchema)]
+struct DocumentLinkList {
+    /// The links of the page, in the order of the pages of the document.
+    links: Vec<DocumentLinkBody>,
+    /// Number of links that match.
+    total_count: u64,
+    /// Number of links before the page.
+    skip: u32,
+}
+
+/// A link of another document.
+#[derive(Debug, Serialize, ToSchema)]
+struct IncomingLinkBody {
+    /// The document that contains the link.
+    document: LinkedDocumentBody,
+    /// The target as it is in that document.
+    target: String,
+    /// The time at which that document was first found to contain the link.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+impl From<&IncomingLink> for IncomingLinkBody {
+    fn from(link: &IncomingLink) -> Self {
+        Self { document: (&link.document).into(), target: link.target.clone(), created_at: link.since }
+    }
+}
+
+/// A page of the links of other documents to a document.
+#[derive(Debug, Serialize, ToSchema)]
+struct IncomingLinkList {
+    /// The links of the page.
+    links: Vec<IncomingLinkBody>,
+    /// Number of links, exact up to 1,024.
+    total_count: u64,
+    /// Number of links before the page.
+    skip: u32,
+}
+
+/// A target without a document.
+#[derive(Debug, Serialize, ToSchema)]
+struct MissingLinkBody {
+    /// The target as the document with the oldest reference contains it.
+    target: String,
+    /// The documents that refer to the target, at most 20.
+    document_ids: Vec<String>,
+    /// True if further documents refer to the target.
+    has_more_documents: bool,
+    /// The time of the oldest reference.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+impl From<&MissingLink> for MissingLinkBody {
+    fn from(link: &MissingLink) -> Self {
+        Self {
+            target: link.target.clone(),
+            document_ids: link.documents.iter().map(ToString::to_string).collect(),
+            has_more_documents: link.has_more,
+            created_at: link.since,
+        }
+    }
+}
+
+/// A page of the targets without a document.
+#[derive(Debug, Serialize, ToSchema)]
+struct MissingLinkList {
+    /// The targets of the page, the oldest reference first.
+    links: Vec<MissingLinkBody>,
+    /// Number of targets, exact up to 1,024.
+    total_count: u64,
+    /// Number of targets before the page.
+    skip: u32,
+}
+
+/// The links of a document by status.
+#[derive(Debug, Serialize, ToSchema)]
+struct LinkReportBody {
+    /// Number of targets that refer to one document.
+    matched: usize,
+    /// Number of targets that refer to several documents.
+    ambiguous: usize,
+    /// Number of targets that the organization does not have.
+    missing: usize,
+    /// True if the text has further targets, which are left out.
+    truncated: bool,
+}
+
+async fn of_document(
+    client: Client,
+    Id(document_id): Id<DocumentId>,
+    Query(query): Query<LinksQuery>,
+) -> Reply<Json<DocumentLinkList>> {
+    let status = query.status.as_ref().filter(|status| !status.is_empty());
+    let filter = status.map(|status| format!("status:{}", super::document_query::quoted(status))).unwrap_or_default();
+    let read = |list| client.run(ListDocumentLinks { document_id: document_id.clone(), list });
+    let page = rows(query.request(filter), query.limit.0 as usize, &read).await?;
+    let links = page.items.iter().map(Into::into).collect();
+    Ok(Json(DocumentLinkList { links, total_count: page.total_size, skip: query.skip.0 }))
+}
+
+async fn to_document(
+    client: Client,
+    Id(document_id): Id<DocumentId>,
+    Query(query): Query<LinksQuery>,
+) -> Reply<Json<IncomingLinkList>> {
+    let read = |list| client.run(ListLinkingDocuments { document_id: document_id.clone(), list });
+    let page = rows(query.request(String::new()), query.limit.0 as usize, &read).await?;
+    let links = page.items.iter().map(Into::into).collect();
+    Ok(Json(IncomingLinkList { links, total_count: page.total_size, skip: query.skip.0 }))
+}
+
+async fn missing(client: Client, Query(query): Query<LinksQuery>) -> Reply<Json<MissingLinkList>> {
+    let read = |list| client.run(ListMissingLinks { list });
+    let page = rows(query.request(String::new()), query.limit.0 as usize, &read).await?;
+    let links = page.items.iter().map(Into::into).collect();
+    Ok(Json(MissingLinkList { links, total_count: page.total_size, skip: query.skip.0 }))
+}
+
+async fn resolve(client: Client, Id(document_id): Id<DocumentId>) -> Reply<Json<LinkReportBody>> {
+    let report = client.run(ResolveDocumentLinks { document_id }).await?;
+    Ok(Json(LinkReportBody {
+        matched: report.matched,
+        ambiguous: report.ambiguous,
+        missing: report.missing,
+        truncated: report.is_cut,
+    }))
+}
