@@ -5,6 +5,7 @@
 
 mod access;
 mod entries;
+mod knowledge;
 mod structure;
 mod vectors;
 
@@ -189,6 +190,7 @@ fn samples() -> Vec<Sample> {
     samples.extend(threads());
     samples.extend(jobs());
     samples.extend(entries::entries());
+    samples.extend(knowledge::summaries());
     samples.extend(rows());
     samples.extend(credit());
     samples

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::traits::{HourSums, UsageRecord};
+use crate::traits::{ChunkSet, HourSums, StoredSummary, UsageRecord};
 
 /// A value that an adapter can store.
 pub trait Stored: Serialize + DeserializeOwned {
@@ -308,6 +308,7 @@ stored! {
         "ledger_row" => LedgerRow,
         "text_record" => TextRecord,
         "revision_names" => RevisionNames,
+        "chunk_set" => ChunkSet,
     }
     written_whole {
         "audit_entry" => AuditEntry,
@@ -341,6 +342,7 @@ stored! {
         "usage_late" => LateUsage,
         "cached_vector" => CachedVector,
         "cached_vector_slot" => CachedVectorSlot,
+        "summary" => StoredSummary,
         "list_row" => ListRow,
         "name" => NameRow,
         "reference" => Reference,

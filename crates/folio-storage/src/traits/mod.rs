@@ -10,6 +10,7 @@ mod accounts;
 mod audit;
 mod blobs;
 mod budgets;
+mod chunk_sets;
 mod credit;
 mod erasure;
 mod health;
@@ -20,6 +21,7 @@ mod ops;
 mod resources;
 mod rows;
 mod shared;
+mod summaries;
 mod texts;
 mod threads;
 mod usage;
@@ -34,6 +36,7 @@ pub use accounts::{AccountStore, USER_ORGANIZATIONS_MAX};
 pub use audit::{AuditStore, encode_checked as encode_audit_checked};
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use budgets::BudgetStore;
+pub use chunk_sets::{ChunkSet, ChunkSetStore};
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};
@@ -49,6 +52,7 @@ pub use shared::{
     SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore, TurnCursor, TurnEventStore, WindowLimit,
     queue_full,
 };
+pub use summaries::{StoredSummary, SummaryScope, SummaryStore};
 pub use texts::{IngestUpdate, NewPage, PageRow, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;
 pub use usage::{Charged, HourSummer, HourSums, UsageHour, UsageKey, UsageRecord, UsageStore, UsageSum, UsageTotals};
@@ -68,8 +72,8 @@ pub struct Stores {
     /// [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
     /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::accounts`] that of sessions,
-    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, and [`Stores::vector_cache`] that of
-    /// cached vectors.
+    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::vector_cache`] that of
+    /// cached vectors, [`Stores::summaries`] that of summaries, and [`Stores::chunk_sets`] that of generated chunks.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -93,8 +97,16 @@ impl Stores {
         BudgetStore::new(Arc::clone(&self.rows))
     }
 
+    pub fn chunk_sets(&self) -> ChunkSetStore {
+        ChunkSetStore::new(Arc::clone(&self.rows))
+    }
+
     pub fn job_pages(&self) -> JobPageStore {
         JobPageStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn summaries(&self) -> SummaryStore {
+        SummaryStore::new(Arc::clone(&self.rows))
     }
 
     pub fn vector_cache(&self) -> VectorCache {
