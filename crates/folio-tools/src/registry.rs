@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{
-    arguments, auto_create, dictionary, documents, extraction, find_tools, help, mcp, models, profiles, prompts,
-    schemas, tags, tasks,
+    arguments, auto_create, dictionary, documents, extraction, find_tools, help, ingestion, mcp, models, profiles,
+    prompts, schemas, tags, tasks,
 };
 
 /// Registry of profiles and tools. Built once per process.
@@ -107,6 +107,7 @@ impl Registry {
             help::tools(),
             models::tools(),
             mcp::tools(),
+            ingestion::tools(),
         ];
         Self::new(groups.into_iter().flatten(), profiles::all(options))
     }

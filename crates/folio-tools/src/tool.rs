@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::arguments::{self, Argument};
 use crate::extraction;
+use crate::ingestion::PassageIngester;
 use crate::mcp::McpServers;
 use crate::preview::Preview;
 use crate::sections::OutlineCache;
@@ -50,6 +51,8 @@ pub struct ToolResources {
     pub job_hints: Arc<dyn JobStore>,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
+    /// Makes passages of documents.
+    pub passages: Arc<dyn PassageIngester>,
     pub outlines: OutlineCache,
     /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,

@@ -17,6 +17,7 @@ use folio_llm::Models;
 use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
 use folio_storage::{NodeRecord, SlotStore, Stores};
+use folio_tools::ingestion::PassageIngester;
 use folio_tools::mcp::McpServers;
 use folio_tools::sections::OutlineCache;
 use folio_tools::{Registry, ToolResources, auto_create};
@@ -56,6 +57,8 @@ pub struct NodeParts {
     pub pages: PageRenderer,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
+    /// Makes passages of documents.
+    pub passages: Arc<dyn PassageIngester>,
     /// None: this process is the only node.
     pub cluster: Option<ClusterParts>,
     /// True while the clock of the process is right. With a wrong clock the node runs no conversation.
@@ -217,6 +220,7 @@ impl RunningIncarnation {
             job_limits: parts.jobs.limits,
             job_hints: parts.jobs.hints.queue(),
             mcp: Arc::clone(&parts.mcp),
+            passages: Arc::clone(&parts.passages),
             incarnation: incarnation.clone(),
             owners,
             all_nodes: parts.jobs.conversations.clone(),
@@ -268,6 +272,7 @@ async fn start_jobs(
         job_limits: parts.jobs.limits,
         job_hints: parts.jobs.hints.queue(),
         mcp: Arc::clone(&parts.mcp),
+        passages: Arc::clone(&parts.passages),
         outlines: OutlineCache::default(),
         tasks: settlements,
     };

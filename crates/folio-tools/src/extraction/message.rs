@@ -51,7 +51,7 @@ pub(super) fn user(instructions: &str, name: &str, position: Option<Position>, t
 }
 
 /// Returns the mark of a text: a part of its digest, so that a text cannot contain its own mark.
-fn mark(text: &str) -> String {
+pub(crate) fn mark(text: &str) -> String {
     Digest::of(text.as_bytes()).as_str().chars().take(16).collect()
 }
 

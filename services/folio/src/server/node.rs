@@ -70,6 +70,7 @@ impl RunningNode {
             shared_turns: SharedTurnStores { turns: Arc::clone(&base.shared.turns), events },
             pages: PageRenderer::new(base.stores.clone(), Arc::clone(&base.environment), settings.documents.clone()),
             mcp: Arc::new(base.mcp.clone()),
+            passages: Arc::new(folio_tools::ingestion::NoPassages),
             stores: base.stores.clone(),
             models: base.models.clone(),
             meter: base.meter.clone(),

@@ -365,6 +365,7 @@ impl Server {
             turn_slots: Slots::of_turns(limits.clone(), shared.slots.clone()),
             pages: PageRenderer::new(stores.clone(), Arc::clone(&environment), reading),
             mcp: Arc::clone(&mcp),
+            passages: Arc::new(folio_tools::ingestion::NoPassages),
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter: meter.clone(),
