@@ -43,6 +43,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-passages", ""),
     ("folio-index", "permits"),
     ("folio-index-conformance", "index"),
+    ("folio-knowledge", "history index jobs llm passages resources storage tools"),
     (
         "folio-operations",
         "accounts credit documents export history jobs llm metering permits providers resources storage tools webhooks",
@@ -70,6 +71,7 @@ const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
     ("folio-index-conformance", &[]),
     ("tantivy", &["folio-index"]),
     ("tokenizers", &["folio-passages"]),
+    ("whatlang", &["folio-knowledge"]),
     ("jsonschema", &["folio-llm"]),
     ("ractor", &["folio-conversation", "folio-jobs", "folio-metering", "folio-node", "folio-documents"]),
     (

@@ -314,6 +314,7 @@ impl Sample for Organization {
             thread_retention_days,
             tag_runs: TagRunsPatch::default(),
             auto_create: None,
+            ingestion: None,
         }
     }
 

@@ -231,6 +231,13 @@ pub const JOB_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Time for which the record of an ended delivery to a webhook endpoint is kept.
 // proto: WebhookEndpointService.ListWebhookDeliveries "for {} days"
 pub const DELIVERY_RETENTION: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+/// Time for which the record of an ended job that ingested one text, or maintained the index, is kept.
+// proto: IngestionService "for {} days"
+pub const INGESTION_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Maximum documents that a request ingests.
+// proto: StartIngestionRequest.document_ids "1 to {} different"
+// proto: StartIngestionRequest.document_filter "at most {} documents"
+pub const INGESTION_DOCUMENTS_MAX: usize = 10_000;
 /// Maximum tasks of a group: of one call of `run_tasks`.
 // proto: TaskGroup.tasks "at most {}."
 pub const TASKS_PER_GROUP_MAX: usize = 16;
