@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`SummaryPlan`] | the parts of a document that have summaries (pure) |
 //! | [`summarize`] | summaries without an agent: mode `fast` |
-//! | [`IngestionRun`] | the thread of a run of the network: mode `agentic` |
+//! | [`NetworkRun`] | the thread of a run of the network: mode `agentic` |
 //! | `ingestion_status`, `summary_store`, `chunk_generate`, `rag_chunk_index` | the tools of the network |
 //! | [`PassageIngester`] | port to the chunks and passages of documents |
 //!
@@ -35,7 +35,7 @@ use crate::tool::{CallContext, Plan, Tool, ToolError};
 pub use parts::{DocumentSummaries, SUMMARY_CHARS, document_summaries};
 pub use plan::{SUMMARIZED_SECTIONS_MAX, SummaryPlan, SummaryStep};
 pub use port::{ChunkOverrides, GeneratedChunks, IndexCall, NoPassages, PassageIngester};
-pub use run::{IngestionEnd, IngestionRun};
+pub use run::{NetworkEnd, NetworkJob, NetworkRun};
 pub use summarize::{SUMMARY_OPERATION, SummaryReport, SummaryRun, summarize};
 
 pub(crate) fn tools() -> Vec<Tool> {

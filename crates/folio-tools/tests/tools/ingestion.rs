@@ -9,7 +9,7 @@ use folio_passages::{Block, ChunkOptions, Context, Estimate, Section, chunk_docu
 use folio_resources::{DictionaryEntry, Document, Heading, PageStructure, SectionId};
 use folio_storage::{NewPage, StoredSummary, SummaryScope};
 use folio_tools::ingestion::{
-    ChunkOverrides, GeneratedChunks, IndexCall, IngestionEnd, IngestionRun, PassageIngester, SUMMARY_OPERATION,
+    ChunkOverrides, GeneratedChunks, IndexCall, NetworkEnd, NetworkJob, NetworkRun, PassageIngester, SUMMARY_OPERATION,
     SummaryReport, SummaryRun, document_summaries, summarize,
 };
 use folio_tools::sections::{SectionBounds, read_own_text};
@@ -111,11 +111,12 @@ async fn document_of(test: &Fixture) -> Document {
 }
 
 /// Starts a run, whose turns have the tools of an agent.
-async fn begin(test: &mut Fixture, agent: &str) -> IngestionRun {
+async fn begin(test: &mut Fixture, agent: &str) -> NetworkRun {
     let document = document_of(test).await;
-    let (stores, job) = (test.context.resources.stores.clone(), JobId::derive(&["job"]));
+    let job = NetworkJob { id: JobId::derive(&["job"]), budget_part: None };
+    let stores = test.context.resources.stores.clone();
     let at = test.context.resources.environment.now();
-    let run = IngestionRun::start(&stores, &test.context.principal, &job, &document, at).await.unwrap();
+    let run = NetworkRun::start(&stores, &test.context.principal, &job, &document, at).await.unwrap();
     test.context.subject = Some(Subject::Ingestion(run.id.clone()));
     test.tools = Registry::standard().unwrap().profile(agent).unwrap();
     run
@@ -203,7 +204,7 @@ async fn both_modes_store_the_same_summaries_and_index_the_same_passages() {
     let generated = test.ok("chunk_generate", json!({})).await;
     assert_eq!(test.ok("chunk_generate", json!({})).await, generated, "equal chunks have one id");
     use_tools_of(&mut test, "rag_ingestor");
-    assert_eq!(run.end(&resources.stores, &document.org).await.unwrap(), IngestionEnd::NotIndexed);
+    assert_eq!(run.end(&resources.stores, &document.org).await.unwrap(), NetworkEnd::NotIndexed);
     let indexed = test.ok("rag_chunk_index", json!({ "chunks_id": generated["chunks_id"] })).await;
     assert_eq!(indexed, json!({ "indexed": generated["chunks_id"] }));
     assert_eq!(*passages.indexed.lock().unwrap(), [(document.id.clone(), fast_texts)]);
@@ -465,7 +466,7 @@ async fn only_chunks_that_the_run_generated_and_that_nothing_changed_are_indexed
     let of_other = CallContext { subject: Some(Subject::Ingestion(other)), ..test.next() };
     let refused = test.call_in(&of_other, "rag_chunk_index", &arguments).await.unwrap_err();
     assert!(refused.to_string().contains("generated none"), "{refused}");
-    assert!(matches!(run.end(&stores, &document.org).await.unwrap(), IngestionEnd::Indexed(_)));
+    assert!(matches!(run.end(&stores, &document.org).await.unwrap(), NetworkEnd::Indexed(_)));
     // The text changes.
     structured(&mut test).await;
     let error = test.error_of("rag_chunk_index", arguments).await;
