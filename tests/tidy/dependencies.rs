@@ -46,17 +46,21 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-knowledge", "history index jobs llm passages resources storage tools"),
     (
         "folio-operations",
-        "accounts credit documents export history jobs llm metering permits providers resources storage tools webhooks",
+        "accounts credit documents export history jobs knowledge llm metering permits providers resources storage tools \
+         webhooks",
     ),
     ("folio-cluster", "history proto resources storage"),
     ("folio-testkit", ""),
     ("folio-test-servers", ""),
     (
         "folio-gateway",
-        "accounts cluster credit documents history llm metering operations permits proto providers resources storage \
-         tools",
+        "accounts cluster credit documents history knowledge llm metering operations permits proto providers resources \
+         storage tools",
     ),
-    ("folio-node", "cluster conversation documents history jobs llm metering proto quotas resources storage tools"),
+    (
+        "folio-node",
+        "cluster conversation documents history jobs knowledge llm metering proto quotas resources storage tools",
+    ),
     ("llm-sim", ""),
     ("xtask", "test-servers"),
 ];

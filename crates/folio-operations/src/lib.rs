@@ -41,6 +41,7 @@ pub mod filter;
 mod followed_list;
 pub mod grid;
 pub mod inbox;
+pub mod ingestions;
 pub mod jobs;
 pub mod limits;
 mod list;
@@ -97,6 +98,7 @@ const GROUPS: &[&[Declaration]] = &[
     extractions::DECLARATIONS,
     proposals::DECLARATIONS,
     jobs::DECLARATIONS,
+    ingestions::DECLARATIONS,
     inbox::DECLARATIONS,
     models::DECLARATIONS,
     providers::DECLARATIONS,

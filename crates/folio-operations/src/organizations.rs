@@ -7,7 +7,7 @@ use folio_resources::{
 use folio_storage::Stores;
 use folio_types::page::Order;
 use folio_types::token::Token;
-use folio_types::{Error, Etag, OrgId, Reason, Result, Role, Secret, TokenId, UserId, limits};
+use folio_types::{Error, Etag, IngestionMode, OrgId, Reason, Result, Role, Secret, TokenId, UserId, limits};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
