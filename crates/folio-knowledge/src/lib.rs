@@ -6,6 +6,7 @@
 //! | [`ingest()`] | makes the passages of a document: sections, chunks, vectors, stored passages, index |
 //! | [`IngestionJobs`] | the jobs that ingest documents |
 //! | [`NetworkModes`] | the port to the agents that add summaries to an ingestion, or decide about it |
+//! | [`Agents`] | its adapter: the modes `fast` and `agentic` |
 //! | [`ingestion_of`] | the state of the ingestion of a document |
 //! | [`IndexRebuilds`], [`Reembeddings`] | the jobs that build an index again, and that compute vectors of another model |
 //! | [`Maintenance`] | the task that finds what an index lacks, and what it must not contain |
@@ -13,6 +14,7 @@
 //! Stores contain the passages and their vectors. The index ([`folio_index::PassageIndex`]) is a cache: whatever it lacks is
 //! added from the stores.
 
+mod agents;
 mod dictionary;
 mod index;
 mod ingest;
@@ -28,6 +30,7 @@ mod source;
 mod state;
 mod vectors;
 
+pub use agents::{Agents, TurnDriver};
 pub use index::remove_document;
 pub use ingest::{IngestRequest, Ingested, ingest};
 pub use job::IngestionJobs;
