@@ -51,6 +51,11 @@ impl Knowledge {
     }
 
     #[must_use]
+    pub fn with_sizes(self, chunks: ChunkOptions, tokenizers: Tokenizers) -> Self {
+        Self { chunks, tokenizers, ..self }
+    }
+
+    #[must_use]
     pub fn with_network(self, network: Arc<dyn NetworkModes>) -> Self {
         Self { network: Some(network), ..self }
     }

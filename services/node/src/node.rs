@@ -13,11 +13,12 @@ use folio_documents::PageRenderer;
 use folio_history::job::JobLimits;
 use folio_history::peer::SharedPeer;
 use folio_jobs::{JobHints, JobKind, Jobs, JobsSnapshot};
+use folio_knowledge::{Agents, IndexRebuilds, IngestionJobs, Knowledge, Reembeddings, TurnDriver};
 use folio_llm::Models;
 use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
 use folio_storage::{NodeRecord, SlotStore, Stores};
-use folio_tools::ingestion::PassageIngester;
+use folio_tools::ingestion::{NoPassages, PassageIngester};
 use folio_tools::mcp::McpServers;
 use folio_tools::sections::OutlineCache;
 use folio_tools::{Registry, ToolResources, auto_create};
@@ -57,8 +58,8 @@ pub struct NodeParts {
     pub pages: PageRenderer,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
-    /// Makes passages of documents.
-    pub passages: Arc<dyn PassageIngester>,
+    /// The passages of documents and their index. None: this node ingests no documents.
+    pub knowledge: Option<Knowledge>,
     /// None: this process is the only node.
     pub cluster: Option<ClusterParts>,
     /// True while the clock of the process is right. With a wrong clock the node runs no conversation.
@@ -220,7 +221,7 @@ impl RunningIncarnation {
             job_limits: parts.jobs.limits,
             job_hints: parts.jobs.hints.queue(),
             mcp: Arc::clone(&parts.mcp),
-            passages: Arc::clone(&parts.passages),
+            passages: passages(parts),
             incarnation: incarnation.clone(),
             owners,
             all_nodes: parts.jobs.conversations.clone(),
@@ -257,6 +258,14 @@ impl RunningIncarnation {
     }
 }
 
+/// Returns the port through which the tools of agents make passages.
+fn passages(parts: &NodeParts) -> Arc<dyn PassageIngester> {
+    match &parts.knowledge {
+        Some(knowledge) => Arc::new(knowledge.clone()),
+        None => Arc::new(NoPassages),
+    }
+}
+
 /// Starts the jobs of an incarnation, with every kind of job.
 async fn start_jobs(
     incarnation: &Incarnation,
@@ -272,7 +281,8 @@ async fn start_jobs(
         job_limits: parts.jobs.limits,
         job_hints: parts.jobs.hints.queue(),
         mcp: Arc::clone(&parts.mcp),
-        passages: Arc::clone(&parts.passages),
+        // Jobs call no tool that makes passages.
+        passages: Arc::new(NoPassages),
         outlines: OutlineCache::default(),
         tasks: settlements,
     };
@@ -289,6 +299,14 @@ async fn start_jobs(
     let meter: SharedMeter = Arc::new(OperationMeter::new(Arc::clone(&parts.meter), AUTO_CREATE_PROFILE));
     let automatic = ToolResources { meter, ..resources.clone() };
     kinds.push(Arc::new(AutoCreateJobs { resources: automatic, options, runs }));
+    if let Some(knowledge) = &parts.knowledge {
+        let agents = Agents::new(Arc::clone(&agent) as Arc<dyn TurnDriver>);
+        let knowledge = knowledge.clone().with_resources(resources.clone()).with_network(Arc::new(agents));
+        kinds.push(Arc::new(IngestionJobs::of_users(knowledge.clone())));
+        kinds.push(Arc::new(IngestionJobs::of_writes(knowledge.clone())));
+        kinds.push(Arc::new(IndexRebuilds(knowledge.clone())));
+        kinds.push(Arc::new(Reembeddings(knowledge)));
+    }
     kinds.push(Arc::new(ExtractionJobs { resources, agent }));
     let dependencies = folio_jobs::Dependencies {
         stores: parts.stores.clone(),

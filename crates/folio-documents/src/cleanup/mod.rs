@@ -240,6 +240,7 @@ impl Sweep {
     async fn document(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {
         self.stores.blobs.delete_document(org, id).await?;
         self.stores.vector_cache().remove_document(org, id).await?;
+        self.stores.passages().remove(org, id).await?;
         self.stores.summaries().remove_document(org, id).await?;
         self.stores.chunk_sets().remove_document(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);

@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) jobs: folio_history::job::JobLimits,
     /// Uploads and ingestion.
     pub(crate) documents: folio_documents::Options,
+    /// The index of passages, and the sizes of passages.
+    pub(crate) index: folio_knowledge::Options,
     /// The clean-up after deletions.
     pub(crate) cleanup: folio_documents::CleanupOptions,
     /// The default quotas of organizations.
@@ -105,6 +107,8 @@ fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
         ("gateway.jwt".to_owned(), issuer),
         // The value is an organization id.
         ("gateway.jwt.*.organizations".to_owned(), "".into()),
+        // The value is the path of a file.
+        ("index.tokenizers".to_owned(), "".into()),
         ("models.providers".to_owned(), provider),
         ("models.weights".to_owned(), 1.into()),
         ("models.providers.*.models".to_owned(), model),
@@ -125,6 +129,7 @@ impl Settings {
             self.auto_create.check(),
             self.jobs.check(),
             self.documents.check(),
+            self.index.check(),
             self.cleanup.check(),
             self.limits.check(),
             self.credit.check(),
