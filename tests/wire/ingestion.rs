@@ -1,0 +1,117 @@
+//! The modes `fast` and `agentic` of an ingestion, with a scripted model, and a server that is killed while agents work.
+
+use folio_proto::v1;
+use folio_proto::v1::ingestion_service_client::IngestionServiceClient;
+use folio_testkit::wait_for;
+
+use crate::LIMIT;
+use crate::client::{Authorized, Client};
+use crate::sandbox::Sandbox;
+
+/// The rules match the instructions of the summarizing calls and of each agent.
+const SCRIPT: &str = r#"
+rules:
+  - when: {system: {contains: You summarize one part of a document}}
+    answer: {text: About this part.}
+  - when: {system: {contains: You write the summaries of one document}}
+    rounds:
+      - calls: [{name: ingestion_status}]
+      - calls:
+          - name: summary_store
+            arguments: {summary: About this part., section_id: "{{last.ingestion_status.summaries.missing.0.section_id}}"}
+          - name: summary_store
+            arguments: {summary: About this part., section_id: "{{last.ingestion_status.summaries.missing.1.section_id}}"}
+      - calls: [{name: summary_store, arguments: {summary: About this part.}}]
+      - text: Three summaries are stored.
+  - when: {system: {contains: You divide one document into chunks}}
+    rounds:
+      - calls: [{name: chunk_generate}]
+      - text: "{{last.chunk_generate.chunks_id}}"
+  - when: {system: {contains: You make the chunks of one document searchable}, round: 2}
+    fault: {hold: {gate: index}}
+    answer:
+      calls: [{name: rag_chunk_index, arguments: {chunks_id: "{{last.ingestion_status.chunks.0.chunks_id}}"}}]
+  - when: {system: {contains: You make the chunks of one document searchable}}
+    rounds:
+      - calls: [{name: ingestion_status}]
+      - text: This answer is replaced by the rule before.
+      - text: The chunks are indexed.
+  - when: {system: {contains: You plan the ingestion of one document}}
+    rounds:
+      - calls: [{name: ingestion_status}, {name: pdf_outline}, {name: dictionary_suggest}]
+      - calls:
+          - name: run_tasks
+            arguments: {tasks: [{delegate_agent: {profile: summary_orchestrator, task: Summarize the document.}}]}
+      - calls:
+          - name: run_tasks
+            arguments: {tasks: [{delegate_agent: {profile: chunk_builder, task: Divide the document.}}]}
+      - calls:
+          - name: run_tasks
+            arguments:
+              tasks:
+                - delegate_agent:
+                    profile: rag_ingestor
+                    task: Index these chunks.
+                    context: "{{last.run_tasks.tasks.0.summary}}"
+      - text: The document is indexed.
+"#;
+
+/// A document with two sections that are longer than summaries.
+fn manual() -> String {
+    let long = |word: &str| format!("The {word} is described here with many words of the manual. ").repeat(15);
+    format!("# Pumps\n\n{}\n\n# Valves\n\n{}\n", long("pump"), long("valve"))
+}
+
+fn ingestions(client: &Client) -> IngestionServiceClient<Authorized> {
+    IngestionServiceClient::new(client.channel.clone())
+}
+
+async fn start(client: &Client, document: &str, mode: v1::IngestionMode) -> String {
+    let request = v1::StartIngestionRequest {
+        document_ids: vec![document.to_owned()],
+        mode: mode.into(),
+        ..v1::StartIngestionRequest::default()
+    };
+    let created = ingestions(client).start_ingestion(request).await.unwrap().into_inner();
+    created.job.unwrap().job_id
+}
+
+/// Waits for the end of a job, and returns the passages of its document.
+async fn ended(client: &Client, job_id: &str, document: &str) -> v1::DocumentPassages {
+    let job = wait_for("the job ends", LIMIT, || async {
+        let request = v1::GetJobRequest { job_id: job_id.to_owned(), ..v1::GetJobRequest::default() };
+        let job = client.jobs.clone().get_job(request).await.ok()?.into_inner().job?;
+        matches!(job.state(), v1::JobState::Completed | v1::JobState::Failed).then_some(job)
+    })
+    .await;
+    assert_eq!((job.state(), job.done_items), (v1::JobState::Completed, 1), "{job:?}");
+    let request = v1::GetIngestionRequest { document_id: document.to_owned() };
+    let found = ingestions(client).get_ingestion(request).await.unwrap().into_inner().ingestion.unwrap();
+    assert_eq!((found.state(), found.job_id.as_str()), (v1::IngestionState::Indexed, job_id), "{found:?}");
+    found.passages.unwrap()
+}
+
+#[tokio::test]
+async fn both_modes_index_a_document_and_agents_continue_after_a_kill() {
+    let mut sandbox = Sandbox::start(SCRIPT).await;
+    let client = sandbox.client().await;
+    let document = client.upload("manual.md", manual().as_bytes()).await;
+    let fast = start(&client, &document, v1::IngestionMode::Fast).await;
+    let by_code = ended(&client, &fast, &document).await;
+    let calls = sandbox.sim.chat_requests().await.len();
+    assert_eq!(calls, 3, "two sections and the document");
+
+    // The server dies while the last agent waits for the model.
+    let agentic = start(&client, &document, v1::IngestionMode::Agentic).await;
+    sandbox.sim.wait_for_waiting_request().await;
+    sandbox.kill();
+    sandbox.sim.open_gate("index").await;
+    let client = sandbox.restart().await;
+    let by_agents = ended(&client, &agentic, &document).await;
+    assert_eq!(by_agents.count, by_code.count);
+    assert_ne!(by_agents.generation, by_code.generation);
+    assert!(by_agents.current);
+    let request = v1::ListThreadsRequest::default();
+    let listed = client.threads.clone().list_threads(request).await.unwrap().into_inner();
+    assert!(listed.threads.is_empty(), "the threads of agents are hidden");
+}
