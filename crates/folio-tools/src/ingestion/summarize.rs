@@ -139,9 +139,9 @@ struct Calls<'a> {
 
 impl Calls<'_> {
     async fn step(&self, step: &SummaryStep, known: &ChildTexts) -> Result<Summarized> {
-        let text = match self.parts.text_of(step, known, self.text_tokens()).await? {
+        let (text, is_cut) = match self.parts.text_of(step, known, self.text_tokens()).await? {
             PartText::Short(text) => return Ok(Summarized::Short(text)),
-            PartText::Long { text, .. } => text,
+            PartText::Long { text, is_cut } => (text, is_cut),
         };
         let sources = self.parts.sources(step, known);
         let copied = match (step.section, self.parts.outline.sections().len()) {
@@ -154,7 +154,7 @@ impl Calls<'_> {
         };
         let message = match &copied {
             Some(text) => text.clone(),
-            None => self.message(step, &text)?,
+            None => self.message(step, &text, is_cut)?,
         };
         let input = Digest::of(format!("{SYSTEM}\n{message}").as_bytes());
         if let Some(kept) = self.kept(step, &sources, &input).await? {
@@ -196,13 +196,13 @@ impl Calls<'_> {
         Ok(Some(stored.text.clone()))
     }
 
-    fn message(&self, step: &SummaryStep, text: &str) -> Result<String> {
+    fn message(&self, step: &SummaryStep, text: &str, is_cut: bool) -> Result<String> {
         let entries = relevant_entries(self.run.dictionary, text, TERMS_MAX)?;
         let terms: Vec<(String, String)> =
             entries.into_iter().map(|entry| (entry.term.clone(), entry.expansion.clone())).collect();
         let titles = step.section.map(|number| self.parts.titles(number)).unwrap_or_default();
         let document = &self.run.document.name;
-        Ok(Part { document, scope: step.scope, titles: &titles, terms: &terms, text }.user())
+        Ok(Part { document, scope: step.scope, titles: &titles, terms: &terms, text, is_cut }.user())
     }
 
     /// Returns the tokens of the text of a call, so that the prompt and the answer fit into the context of the model.
