@@ -1,5 +1,5 @@
 //! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`],
-//! [`folio_storage::BudgetStore`] and [`folio_storage::VectorCache`].
+//! [`folio_storage::BudgetStore`], [`folio_storage::VectorCache`] and [`folio_storage::PassageStore`].
 
 use folio_credit::{Budget, Share};
 use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, User};
@@ -19,7 +19,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     uses(context).await?;
     accounts(context).await?;
     budgets(context).await?;
-    vectors(context).await
+    vectors(context).await?;
+    super::passages::check_passages(context).await
 }
 
 /// A row is written under the values of the row and of its guard, and belongs to one group of one organization.
