@@ -66,6 +66,18 @@ fn ingestions(client: &Client) -> IngestionServiceClient<Authorized> {
     IngestionServiceClient::new(client.channel.clone())
 }
 
+/// Uploads a document, and waits until its text was ingested without a request.
+async fn upload(client: &Client, name: &str) -> String {
+    let document = client.upload(name, manual().as_bytes()).await;
+    wait_for("the passages", LIMIT, || async {
+        let request = v1::GetIngestionRequest { document_id: document.clone() };
+        let found = ingestions(client).get_ingestion(request).await.ok()?.into_inner().ingestion?;
+        (found.state() == v1::IngestionState::Indexed).then_some(())
+    })
+    .await;
+    document
+}
+
 async fn start(client: &Client, document: &str, mode: v1::IngestionMode) -> String {
     let request = v1::StartIngestionRequest {
         document_ids: vec![document.to_owned()],
@@ -95,14 +107,14 @@ async fn ended(client: &Client, job_id: &str, document: &str) -> v1::DocumentPas
 async fn both_modes_index_a_document_and_agents_continue_after_a_kill() {
     let mut sandbox = Sandbox::start(SCRIPT).await;
     let client = sandbox.client().await;
-    let document = client.upload("manual.md", manual().as_bytes()).await;
+    let document = upload(&client, "manual.md").await;
     let fast = start(&client, &document, v1::IngestionMode::Fast).await;
     let by_code = ended(&client, &fast, &document).await;
     let calls = sandbox.sim.chat_requests().await.len();
     assert_eq!(calls, 3, "two sections and the document");
 
     // The server dies while the last agent waits for the model.
-    let document = client.upload("copy.md", manual().as_bytes()).await;
+    let document = upload(&client, "copy.md").await;
     let agentic = start(&client, &document, v1::IngestionMode::Agentic).await;
     sandbox.sim.wait_for_waiting_request().await;
     sandbox.kill();
