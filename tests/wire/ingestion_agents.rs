@@ -3,64 +3,19 @@
 use folio_proto::v1;
 use folio_proto::v1::ingestion_service_client::IngestionServiceClient;
 use folio_testkit::wait_for;
+use folio_tests::harness::ingestion::{AGENT_RULES, manual};
 
 use crate::LIMIT;
 use crate::client::{Authorized, Client};
 use crate::sandbox::Sandbox;
 
-/// The rules match the instructions of the summarizing calls and of each agent.
-const SCRIPT: &str = r#"
-rules:
-  - when: {system: {contains: You summarize one part of a document}}
-    answer: {text: About this part.}
-  - when: {system: {contains: You write the summaries of one document}}
-    rounds:
-      - calls: [{name: ingestion_status}]
-      - calls:
-          - name: summary_store
-            arguments: {summary: About this part., section_id: "{{last.ingestion_status.summaries.missing.0.section_id}}"}
-          - name: summary_store
-            arguments: {summary: About this part., section_id: "{{last.ingestion_status.summaries.missing.1.section_id}}"}
-      - calls: [{name: summary_store, arguments: {summary: About this part.}}]
-      - text: Three summaries are stored.
-  - when: {system: {contains: You divide one document into chunks}}
-    rounds:
-      - calls: [{name: chunk_generate}]
-      - text: "{{last.chunk_generate.chunks_id}}"
+/// The last agent waits at the gate `index` before its second model call.
+const GATED_RULE: &str = r#"
   - when: {system: {contains: You make the chunks of one document searchable}, round: 2}
     fault: {hold: {gate: index}}
     answer:
       calls: [{name: rag_chunk_index, arguments: {chunks_id: "{{last.ingestion_status.chunks.0.chunks_id}}"}}]
-  - when: {system: {contains: You make the chunks of one document searchable}}
-    rounds:
-      - calls: [{name: ingestion_status}]
-      - text: This answer is replaced by the rule before.
-      - text: The chunks are indexed.
-  - when: {system: {contains: You plan the ingestion of one document}}
-    rounds:
-      - calls: [{name: ingestion_status}, {name: pdf_outline}, {name: dictionary_suggest}]
-      - calls:
-          - name: run_tasks
-            arguments: {tasks: [{delegate_agent: {profile: summary_orchestrator, task: Summarize the document.}}]}
-      - calls:
-          - name: run_tasks
-            arguments: {tasks: [{delegate_agent: {profile: chunk_builder, task: Divide the document.}}]}
-      - calls:
-          - name: run_tasks
-            arguments:
-              tasks:
-                - delegate_agent:
-                    profile: rag_ingestor
-                    task: Index these chunks.
-                    context: "{{last.run_tasks.tasks.0.summary}}"
-      - text: The document is indexed.
 "#;
-
-/// A document with two sections that are longer than summaries.
-fn manual() -> String {
-    let long = |word: &str| format!("The {word} is described here with many words of the manual. ").repeat(15);
-    format!("# Pumps\n\n{}\n\n# Valves\n\n{}\n", long("pump"), long("valve"))
-}
 
 fn ingestions(client: &Client) -> IngestionServiceClient<Authorized> {
     IngestionServiceClient::new(client.channel.clone())
@@ -105,7 +60,7 @@ async fn ended(client: &Client, job_id: &str, document: &str) -> v1::DocumentPas
 
 #[tokio::test]
 async fn both_modes_index_a_document_and_agents_continue_after_a_kill() {
-    let mut sandbox = Sandbox::start(SCRIPT).await;
+    let mut sandbox = Sandbox::start(format!("rules:{GATED_RULE}{AGENT_RULES}")).await;
     let client = sandbox.client().await;
     let document = upload(&client, "manual.md").await;
     let fast = start(&client, &document, v1::IngestionMode::Fast).await;
