@@ -43,7 +43,7 @@ pub use citation::{Cited, check_again, cite};
 pub use edit::{apply_edit, check_replacement};
 pub use engine::{Extracted, PlannedRun, Request, plan, run, unfenced};
 pub use job::{ItemProgress, JOB_KIND, JobInput, agent_run_of_item, check_succeeded, run_job_item};
-pub(crate) use message::mark;
+pub use message::marked;
 pub use metered::complete_metered;
 pub(crate) use metered::{Answer, metered};
 pub use metered_stream::stream_metered;

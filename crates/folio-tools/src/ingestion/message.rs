@@ -3,7 +3,7 @@
 use folio_storage::SummaryScope;
 
 use super::parts::one_line;
-use crate::extraction::mark;
+use crate::extraction::marked;
 
 pub(super) const SYSTEM: &str = "\
 You summarize one part of a document for a search index. The user message names the part. Its text follows between two lines \
@@ -37,9 +37,9 @@ impl Part<'_> {
         let terms = if terms.is_empty() { String::new() } else { format!("Terms:\n{terms}\n") };
         let titles = if titles.is_empty() { String::new() } else { format!("Title: {}\n\n", one_line(titles)) };
         let data = format!("Document: {}\n{titles}{terms}{text}", one_line(document));
-        let (mark, scope) = (mark(&data), scope.as_str());
+        let scope = scope.as_str();
         let cut = if *is_cut { " A part of its text is missing." } else { "" };
-        format!("Summarize the {scope}.{cut}\n\n=====BEGIN TEXT {mark}=====\n{data}\n=====END TEXT {mark}=====")
+        format!("Summarize the {scope}.{cut}\n\n{}", marked("TEXT", &data))
     }
 }
 
