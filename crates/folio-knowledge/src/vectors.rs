@@ -30,7 +30,7 @@ pub(crate) fn targets(catalogue: &Catalogue, serving: Option<&ServingSpace>) -> 
     let former = serving.filter(|serving| serving.space != chosen.space);
     // The model that served may be disabled, or have another meaning now.
     let former = former.and_then(|serving| {
-        let model = catalogue.for_embeddings(Some(&serving.model)).ok().map(Target::from)?;
+        let model = catalogue.for_embeddings(Some(serving.model.as_str())).ok().map(Target::from)?;
         (model.space == serving.space).then_some(model)
     });
     [chosen].into_iter().chain(former).collect()

@@ -104,6 +104,8 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         servers.items.len(),
         entries.items.len(),
         jobs.list(org, &deliveries, &page).await?.items.len(),
+        context.stores.passages().heads(org, None, 10).await?.len(),
+        context.stores.passages().read(org, &id, 1, &[0]).await?.len(),
     ];
     counts.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
     Ok(counts)
@@ -136,6 +138,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     let revoke = TokenChange::revoke_by_platform(&org, &revoked, context.now())?;
     done(stores.of::<TokenRecord>().decide(&revoked, revoke).await?)?;
     filled_document(&context, &name).await?;
+    super::passages::fill(&context, &context.document_id(), &name).await?;
     filled_thread(&context, &name).await?;
     for kind in [EXTRACTION_KIND, DELIVERY_KIND] {
         filled_job(&context, kind, &name).await?;

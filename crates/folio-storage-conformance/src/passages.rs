@@ -41,6 +41,19 @@ fn passage(number: u32, text: &str) -> StoredPassage {
     }
 }
 
+/// Stores a passage that contains a text.
+pub(crate) async fn fill(context: &Context, document: &DocumentId, text: &str) -> Outcome {
+    let (text_generation, created_at) = (context.now(), context.now());
+    let document = document.clone();
+    let head = PassageHead { document, generation: 1, passages: 1, space: None, text_generation, created_at };
+    same!(
+        context.stores.passages().write(&context.org, &head, &[passage(0, text)]).await?,
+        PassagesWritten::Live,
+        "a first generation"
+    );
+    Ok(())
+}
+
 /// Writes a generation with this number of passages.
 async fn write(
     context: &Context,

@@ -5,7 +5,7 @@
 //! | step of a write | purpose |
 //! |---|---|
 //! | row of the generation | after a crash, the passages of the generation are found and removed |
-//! | passages, in groups of [`GROUP_PASSAGES`] | bounded partitions |
+//! | passages, in groups of 500 | bounded partitions |
 //! | bucket of the head | a list of the heads reads the buckets in use only |
 //! | head, conditional on the head before it | the generation becomes live; of two concurrent writes the later generation wins |
 //! | removal of earlier generations | |
