@@ -13,6 +13,42 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     chunk_sets(context).await
 }
 
+/// Stores a summary that contains a text, and a record of chunks.
+pub(crate) async fn fill(context: &Context, document: &DocumentId, text: &str) -> Outcome {
+    let (stores, org, at) = (&context.stores, &context.org, context.now());
+    let summary = StoredSummary {
+        section: None,
+        scope: SummaryScope::Document,
+        text: text.to_owned(),
+        sources: vec![0],
+        text_generation: at,
+        input: None,
+        model: "small".to_owned(),
+        created_at: at,
+    };
+    stores.summaries().put(org, document, &summary).await?;
+    let run = IngestionId::derive(&["run", org.as_str()]);
+    stores.chunk_sets().put(org, document, &chunk_set("a", &run, at, false)).await?;
+    Ok(())
+}
+
+fn chunk_set(id: &str, run: &IngestionId, at: Timestamp, is_indexed: bool) -> ChunkSet {
+    ChunkSet {
+        id: id.to_owned(),
+        run: run.clone(),
+        text_generation: at,
+        window: 200,
+        overlap: 30,
+        padding: 120,
+        chunks: 3,
+        tokens: 500,
+        digest: Digest::of(id.as_bytes()),
+        is_indexed,
+        created_at: at,
+        unknown: UnknownFields::default(),
+    }
+}
+
 /// Summaries belong to one document of one organization, and those of earlier texts are removed.
 async fn summaries(context: &Context) -> Outcome {
     let (store, org, other) = (context.stores.summaries(), &context.org, context.other());
@@ -57,20 +93,8 @@ async fn chunk_sets(context: &Context) -> Outcome {
     let (store, org, other) = (context.stores.chunk_sets(), &context.org, context.other());
     let document = DocumentId::derive(&["first", org.as_str()]);
     let [run, next] = ["run", "next"].map(|name| IngestionId::derive(&[name, org.as_str()]));
-    let set = |id: &str, run: &IngestionId, is_indexed| ChunkSet {
-        id: id.to_owned(),
-        run: run.clone(),
-        text_generation: context.now(),
-        window: 200,
-        overlap: 30,
-        padding: 120,
-        chunks: 3,
-        tokens: 500,
-        digest: Digest::of(id.as_bytes()),
-        is_indexed,
-        created_at: context.now(),
-        unknown: UnknownFields::default(),
-    };
+    let at = context.now();
+    let set = |id: &str, run: &IngestionId, is_indexed| chunk_set(id, run, at, is_indexed);
     for stored in [set("b", &run, false), set("a", &run, false), set("c", &next, false), set("b", &run, true)] {
         store.put(org, &document, &stored).await?;
     }
