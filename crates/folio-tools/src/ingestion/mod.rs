@@ -3,7 +3,7 @@
 //! | part | task |
 //! |---|---|
 //! | [`SummaryPlan`] | the parts of a document that have summaries (pure) |
-//! | [`summarize`] | summaries without an agent: mode `fast` |
+//! | [`summarize()`] | summaries without an agent: mode `fast` |
 //! | [`NetworkRun`] | the thread of a run of the network: mode `agentic` |
 //! | `ingestion_status`, `summary_store`, `chunk_generate`, `rag_chunk_index` | the tools of the network |
 //! | [`PassageIngester`] | port to the chunks and passages of documents |
