@@ -74,7 +74,8 @@ impl ReadTool for Generate {
         if generated.chunking.chunks.is_empty() {
             return Err(ToolError::ForModel("The document has no text that could become a chunk.".to_owned()));
         }
-        let set = set_of(&run, &document, &generated, resources.environment.now())?;
+        let (generated, digest) = generated.with_digest().await?;
+        let set = set_of(&run, &document, (&generated, digest), resources.environment.now())?;
         remember(&resources.stores, &document, &set).await?;
         let mut state: GeneratedSets = context.state()?;
         state.chunks_ids.retain(|id| *id != set.id);
@@ -86,10 +87,14 @@ impl ReadTool for Generate {
 }
 
 /// Returns the record of chunks.
-fn set_of(run: &IngestionId, document: &Document, generated: &GeneratedChunks, at: Timestamp) -> Result<ChunkSet> {
+fn set_of(
+    run: &IngestionId,
+    document: &Document,
+    (generated, digest): (&GeneratedChunks, Digest),
+    at: Timestamp,
+) -> Result<ChunkSet> {
     let no_generation = || Error::internal("a text that is ready has no generation");
     let GeneratedChunks { options, chunking } = generated;
-    let digest = generated.digest();
     let text_generation = document.text_generation.ok_or_else(no_generation)?;
     let identity = json!([run, document.id, text_generation.to_string(), options, digest]);
     let id = Digest::of_json(&identity);

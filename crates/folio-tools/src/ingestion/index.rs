@@ -89,7 +89,8 @@ impl WriteTool for IndexChunks {
         let (window, overlap, padding) = (Some(set.window), Some(set.overlap), Some(set.padding));
         let overrides = ChunkOverrides { window, overlap, padding };
         let chunks = resources.passages.chunks(resources, &document, overrides).await?;
-        if document.text_generation != Some(set.text_generation) || chunks.digest() != set.digest {
+        let (chunks, digest) = chunks.with_digest().await?;
+        if document.text_generation != Some(set.text_generation) || digest != set.digest {
             return Err(changed());
         }
         // A call may be repeated in the same epoch; a random part keeps the keys of its model calls unique.

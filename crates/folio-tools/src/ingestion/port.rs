@@ -36,8 +36,17 @@ pub struct GeneratedChunks {
 }
 
 impl GeneratedChunks {
-    /// Returns the digest of the texts and of the context of all chunks.
-    pub fn digest(&self) -> Digest {
+    /// Returns the chunks with the digest of their texts and of their context.
+    pub(super) async fn with_digest(self) -> Result<(Self, Digest)> {
+        // The digest of a long document would block the other tasks of the thread.
+        let computed = tokio::task::spawn_blocking(move || {
+            let digest = self.digest();
+            (self, digest)
+        });
+        computed.await.map_err(|error| Error::internal(format!("the digest of chunks failed: {error}")))
+    }
+
+    fn digest(&self) -> Digest {
         let digests = self.chunking.chunks.iter().map(|chunk| Digest::of(chunk.embedded_text().as_bytes()));
         Digest::of(digests.map(|digest| digest.as_str().to_owned()).collect::<String>().as_bytes())
     }
