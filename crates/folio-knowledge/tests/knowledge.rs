@@ -324,7 +324,7 @@ async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain()
     let other = OrgId::derive(&["deleted"]);
     index.begin_rebuild(&other).await.unwrap();
     index.finish_rebuild(&other).await.unwrap();
-    let maintenance = Maintenance::start(test.knowledge.clone(), Duration::from_millis(50), Arc::new(|_| true));
+    let maintenance = Maintenance::start(test.knowledge.clone(), Duration::from_millis(50), Arc::new(|_: &OrgId| true));
     wait_for("the sweep", Duration::from_secs(20), || async {
         let listed = index.documents(&test.org, None, 10).await.unwrap();
         let documents: Vec<_> = listed.into_iter().map(|listed| listed.document).collect();
@@ -345,7 +345,7 @@ async fn a_lost_index_is_rebuilt_from_the_stores() {
     assert_eq!((test.state().await, test.found("pump").await), (IndexState::Missing, Vec::new()));
     // The first sweep requests a job, which no node of this test runs; the next one rebuilds the index.
     let interval = Duration::from_millis(50);
-    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_| true));
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
     let requested = wait_for("the job", Duration::from_secs(20), || async {
         test.stores().jobs.open(None, 10).await.unwrap().into_iter().next()
     })

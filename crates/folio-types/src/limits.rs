@@ -234,7 +234,7 @@ pub const JOB_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 // proto: WebhookEndpointService.ListWebhookDeliveries "for {} days"
 pub const DELIVERY_RETENTION: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 /// Time for which the record of an ended job that ingested one text, or maintained the index, is kept.
-// proto: IngestionService "for {} days"
+// proto: IngestionService "after {} days"
 pub const INGESTION_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Maximum tasks of a group: of one call of `run_tasks`.
 // proto: TaskGroup.tasks "at most {}."

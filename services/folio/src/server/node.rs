@@ -14,6 +14,7 @@ use folio_knowledge::{Knowledge, Maintenance};
 use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
 use folio_providers::Providers;
 use folio_quotas::Slots;
+use folio_types::OrgId;
 use folio_webhooks::DeliveryJobs;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -97,7 +98,7 @@ impl RunningNode {
         let node = Node::start(options, parts).await?;
         // Each process keeps its own index.
         let interval = settings.index.sweep_interval;
-        let maintenance = Maintenance::start(knowledge.knowledge.clone(), interval, Arc::new(|_| true));
+        let maintenance = Maintenance::start(knowledge.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
         let listener = match clustered {
             None => None,
             Some((cluster, listener)) => Some(Listener::start(listener, cluster, &node, base, health)?),
