@@ -14,7 +14,7 @@ use crate::sections::{PagePart, SectionBounds, read_own_text, read_section};
 use crate::tool::ToolResources;
 
 /// Maximum length of a summary, in characters.
-// proto: none "the tool states it"
+// proto: DocumentSummary.text "at most {} characters"
 pub const SUMMARY_CHARS: usize = 1_000;
 /// Maximum tokens of a text that has no summary, because the text is as short as a summary.
 const SHORT_TOKENS: u64 = 80;

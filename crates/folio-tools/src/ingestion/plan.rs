@@ -8,7 +8,7 @@ use folio_resources::{Outline, Section};
 use folio_storage::SummaryScope;
 
 /// Maximum number of sections of a document that have summaries.
-// proto: none "the deepest sections are omitted first"
+// proto: Ingestion.summaries "at most {} sections"
 pub const SUMMARIZED_SECTIONS_MAX: usize = 255;
 
 /// A part of a document that has a summary.
