@@ -10,7 +10,7 @@ use folio_history::job::{INGESTION_KIND, IngestionCause, IngestionInput, ItemSta
 use folio_jobs::{ItemTask, JobKind};
 use folio_passages::Context;
 use folio_resources::{Document, TextRecord};
-use folio_types::{DocumentId, Error, IngestionMode, Reason, Result, Role, Timestamp};
+use folio_types::{DocumentId, Error, IngestionMode, OrgId, Reason, Result, Role, Timestamp};
 use serde_json::{Value, json};
 
 use crate::ingest::{Ingested, ingest};
@@ -19,6 +19,9 @@ use crate::network::IngestionRun;
 
 /// Time after which a write that is not stored was refused or lost.
 const STORED_WITHIN: Duration = Duration::from_secs(10 * 60);
+/// Number of reads of an attempt that waits for the write, and the pause between two of them.
+const CAUSE_READS: u32 = 10;
+const CAUSE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The jobs of one kind that ingest documents.
 #[derive(Debug)]
@@ -49,6 +52,25 @@ fn decide(found: Option<&(Document, Option<TextRecord>)>, cause: &IngestionCause
     if age > STORED_WITHIN { Decision::Skip("the document was not changed") } else { Decision::Wait }
 }
 
+/// Reads the document until the write that caused the ingestion is stored, for two seconds: the write follows the creation of the
+/// job, and a job that waits starts again after half a minute only.
+async fn wait_for_cause(
+    knowledge: &Knowledge,
+    (org, document): (&OrgId, &DocumentId),
+    cause: &IngestionCause,
+) -> Result<Decision> {
+    let mut reads_left = CAUSE_READS;
+    loop {
+        let found = knowledge.stores.of::<Document>().get_with_text(org, document).await?;
+        let decision = decide(found.as_ref(), cause, knowledge.resources.environment.now());
+        reads_left -= 1;
+        if decision != Decision::Wait || reads_left == 0 {
+            return Ok(decision);
+        }
+        tokio::time::sleep(CAUSE_PAUSE).await;
+    }
+}
+
 impl IngestionJobs {
     /// Jobs that users start.
     pub fn of_users(knowledge: Knowledge) -> Self {
@@ -74,8 +96,7 @@ impl IngestionJobs {
         let document: DocumentId = task.subject()?.parse()?;
         let knowledge = self.paid(task);
         if let Some(cause) = &input.cause {
-            let found = knowledge.stores.of::<Document>().get_with_text(&task.principal.org, &document).await?;
-            match decide(found.as_ref(), cause, knowledge.resources.environment.now()) {
+            match wait_for_cause(&knowledge, (&task.principal.org, &document), cause).await? {
                 Decision::Run => {}
                 Decision::Skip(reason) => return Ok(Ingested::Skipped(reason.to_owned())),
                 Decision::Wait => {
@@ -146,8 +167,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use folio_resources::{DocumentChange, NewDocument, Resource as _, TextState, text_record_of};
+    use folio_types::BlobId;
     use folio_types::op::{Expected, Write};
-    use folio_types::{BlobId, OrgId};
 
     use super::*;
 
