@@ -12,7 +12,7 @@ use folio_tools::ingestion::{
     ChunkOverrides, GeneratedChunks, IndexCall, NetworkEnd, NetworkJob, NetworkRun, PassageIngester, SUMMARY_OPERATION,
     SummaryReport, SummaryRun, document_summaries, summarize,
 };
-use folio_tools::sections::{SectionBounds, read_own_text};
+use folio_tools::sections::{PagePart, SectionBounds, read_own_text};
 use folio_tools::{CallContext, Registry, ToolError, ToolResources};
 use folio_types::profile::Subject;
 use folio_types::{DocumentId, Error, IngestionId, JobId, Reason, Result};
@@ -47,11 +47,7 @@ impl PassageIngester for TestPassages {
         for section in outline.sections() {
             let (bounds, id) = (SectionBounds { tokens: 100_000, bytes: 1 << 20 }, id(section.number));
             let own = read_own_text(&resources.stores, &resources.outlines, document, &id, bounds).await?;
-            let block = |page: folio_tools::sections::PagePart| Block::Paragraph {
-                page: page.number,
-                start: 0,
-                text: page.text,
-            };
+            let block = |page: PagePart| Block::Paragraph { page: page.number, start: 0, text: page.text };
             let blocks = own.pages.into_iter().map(block).collect();
             sections.push(Section { id: id.to_string(), title_path: vec![section.title.clone()], blocks });
         }
@@ -118,7 +114,7 @@ async fn begin(test: &mut Fixture, agent: &str) -> NetworkRun {
     let at = test.context.resources.environment.now();
     let run = NetworkRun::start(&stores, &test.context.principal, &job, &document, at).await.unwrap();
     test.context.subject = Some(Subject::Ingestion(run.id.clone()));
-    test.tools = Registry::standard().unwrap().profile(agent).unwrap();
+    use_tools_of(test, agent);
     run
 }
 
