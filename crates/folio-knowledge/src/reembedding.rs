@@ -141,7 +141,7 @@ impl JobKind for Reembeddings {
                     Err(error) => return Err(error),
                 }
             }
-            let _ = task.steps.send(Some(Steps { done, total }));
+            task.steps.send_replace(Some(Steps { done, total }));
         }
         Ok(json!({ "documents": documents }))
     }

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_history::job::{JobFilter, JobLimits, JobQueue};
+use folio_history::job::{INGESTION_KIND, IngestionInput, JobFilter, JobHeader, JobLimits, JobQueue, JobState, NewJob};
 use folio_index::{EmbeddedIndex, EmbeddedOptions, Filter, IndexState, Search};
+use folio_jobs::{Dependencies, JobHints, Jobs, SingleProcess};
 use folio_knowledge::{
-    IngestRequest, Ingested, IngestionState, Knowledge, Maintenance, ingest, ingestion_of, rebuild, remove_document,
-    update_serving_space,
+    IndexRebuilds, IngestRequest, Ingested, IngestionJobs, IngestionState, Knowledge, Maintenance, Reembeddings,
+    ingest, ingestion_of, rebuild, remove_document, update_serving_space,
 };
 use folio_llm::{
     Catalogue, EmbeddingRequest, Embeddings, ModelError, ModelInfo, ModelKind, ModelOptions, ModelReply, ModelRequest,
@@ -23,7 +24,7 @@ use folio_resources::{
     NewDocument, Organization, OrganizationChange, PageStructure, Provenance, Resource, TextState,
 };
 use folio_storage::value::PassageHead;
-use folio_storage::{IngestUpdate, NewPage, SharedOptions, Stores};
+use folio_storage::{IngestUpdate, NewPage, SharedOptions, SharedStores, Stores, create_job};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::ToolResources;
@@ -32,7 +33,10 @@ use folio_tools::sections::OutlineCache;
 use folio_types::message::Usage;
 use folio_types::op::{Expected, Write};
 use folio_types::page::PageRequest;
-use folio_types::{BlobId, DocumentId, Environment as _, Error, OrgId, UserId};
+use folio_types::{
+    BlobId, DocumentId, Environment as _, Error, Incarnation, IngestionMode, JobId, OrgId, Principal, Role, UserId,
+};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::task::TaskTracker;
 
@@ -92,6 +96,7 @@ struct Sandbox {
     knowledge: Knowledge,
     models: Arc<Vectors>,
     environment: Arc<Simulated>,
+    shared: SharedStores,
     org: OrgId,
     // The last fields, so that the folder outlives the store.
     _store: EmbeddedStore,
@@ -104,6 +109,7 @@ impl Sandbox {
         let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
         let (stores, environment) = (store.stores(), Arc::new(Simulated::new(folio_testkit::seed())));
         let models = Arc::new(Vectors::default());
+        let shared = folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default());
         let resources = ToolResources {
             stores: stores.clone(),
             models: models.clone(),
@@ -111,7 +117,7 @@ impl Sandbox {
             environment: environment.clone(),
             extraction: folio_tools::extraction::Options::default(),
             job_limits: JobLimits::default(),
-            job_hints: folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default()).jobs,
+            job_hints: shared.jobs.clone(),
             mcp: Arc::new(NoMcpServers),
             passages: Arc::new(folio_tools::ingestion::NoPassages),
             outlines: OutlineCache::default(),
@@ -123,6 +129,7 @@ impl Sandbox {
             knowledge: Knowledge::new(resources, Arc::new(index)),
             models,
             environment,
+            shared,
             org: org.clone(),
             _store: store,
             _folder: folder,
@@ -194,6 +201,54 @@ impl Sandbox {
         let Ingested::Live(head) = self.ingest(id).await.unwrap() else { panic!("the document has a text") };
         rebuild(&self.knowledge, &self.org).await.unwrap();
         head
+    }
+
+    /// Starts a node that runs every kind of job of the crate.
+    async fn start_jobs(&self) -> Jobs {
+        let knowledge = &self.knowledge;
+        let dependencies = Dependencies {
+            stores: self.stores().clone(),
+            slots: self.shared.slots.clone(),
+            hints: JobHints::new(self.shared.jobs.clone()),
+            environment: self.environment.clone(),
+            incarnation: Incarnation::derive(&["n"]),
+            placement: Arc::new(SingleProcess),
+            kinds: vec![
+                Arc::new(IngestionJobs::of_users(knowledge.clone())),
+                Arc::new(IngestionJobs::of_writes(knowledge.clone())),
+                Arc::new(IndexRebuilds(knowledge.clone())),
+                Arc::new(Reembeddings(knowledge.clone())),
+            ],
+            failpoint: None,
+        };
+        let options = folio_jobs::Options { sweep_interval: Duration::from_millis(50), ..Default::default() };
+        Jobs::start(dependencies, options).await.unwrap()
+    }
+
+    /// Creates a job that ingests documents, as a user does, and returns it when it has ended.
+    async fn run_job(&self, documents: &[&DocumentId]) -> JobHeader {
+        let documents: Vec<DocumentId> = documents.iter().map(|id| (*id).clone()).collect();
+        let new = NewJob {
+            id: JobId::derive(&[&format!("{:032x}", self.environment.random())]),
+            principal: Principal::new(self.org.clone(), UserId::derive(&["u"]), Role::Member),
+            kind: INGESTION_KIND.to_owned(),
+            input: json!(IngestionInput { mode: IngestionMode::Index, cause: None, credit_budget: None }),
+            items: documents.iter().map(ToString::to_string).collect(),
+            running_max: Duration::from_secs(3_600),
+            at: self.environment.now(),
+        };
+        let (stores, id) = (self.stores(), new.id.clone());
+        stores.passages().set_last_ingestion(&self.org, &id, &documents).await.unwrap();
+        create_job(&*stores.jobs, &stores.job_pages(), &JobLimits::default(), new).await.unwrap();
+        wait_for("the end of the job", Duration::from_secs(20), || async {
+            stores.jobs.header(&self.org, &id).await.unwrap().filter(JobHeader::is_ended)
+        })
+        .await
+    }
+
+    async fn state_of(&self, id: &DocumentId) -> IngestionState {
+        let document = self.stores().of::<Document>().get(&self.org, id).await.unwrap().unwrap();
+        ingestion_of(self.stores(), &document).await.unwrap().state
     }
 
     async fn head(&self, id: &DocumentId) -> Option<PassageHead> {
@@ -359,6 +414,54 @@ async fn a_lost_index_is_rebuilt_from_the_stores() {
     assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 1);
     assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 0, "the index is ready");
     assert_eq!(test.found("pump").await, [(document, head.generation)]);
+}
+
+#[tokio::test]
+async fn a_job_ingests_documents_builds_the_missing_index_and_states_the_result_of_each() {
+    let test = Sandbox::new().await;
+    let [ready, empty] = [test.create("ready.md", TEXT).await, test.create("empty.md", TEXT).await];
+    let (state, at) = (TextState::NoText("blank".to_owned()), test.environment.now() + Duration::from_secs(1));
+    let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
+    test.stores().texts.ingest(&test.org, empty.as_str(), update).await.unwrap();
+    assert_eq!(test.state_of(&ready).await, IngestionState::None);
+    let jobs = test.start_jobs().await;
+    let ended = test.run_job(&[&ready, &empty]).await;
+    assert_eq!(ended.state, JobState::Completed);
+    assert_eq!(test.state_of(&ready).await, IngestionState::Indexed);
+    assert_eq!(test.state_of(&empty).await, IngestionState::Skipped("the document has no text: blank".to_owned()));
+    wait_for("the index", Duration::from_secs(20), || async { (test.found("pump").await.len() == 1).then_some(()) })
+        .await;
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn a_sweep_computes_vectors_of_the_chosen_model_by_a_job() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let documents = [test.create("one.md", TEXT).await, test.create("two.md", "# Fans\n\nThe fan turns.").await];
+    for document in &documents {
+        test.ingested(document).await;
+    }
+    assert_eq!(test.models.take(), 3);
+    test.models.choose(&["second", "first"]);
+    let jobs = test.start_jobs().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    wait_for("searches with the chosen model", Duration::from_secs(20), || async {
+        let serving = test.knowledge.serving_space(&test.org).await.unwrap();
+        serving.filter(|serving| serving.model == "second")
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    jobs.stop().await;
+    assert_eq!(test.models.take(), 3, "each passage is embedded once with the chosen model");
+    for document in &documents {
+        let head = test.head(document).await.unwrap();
+        assert_eq!(head.space.as_deref(), Some("own/second/0"));
+        let listed = test.knowledge.index.documents(&test.org, None, 10).await.unwrap();
+        let indexed = listed.iter().find(|listed| listed.document == *document).unwrap();
+        assert_eq!(indexed.generation, head.generation, "the index has the generation with both vectors");
+    }
 }
 
 #[tokio::test]
