@@ -3,6 +3,7 @@
 pub mod client;
 pub mod cluster;
 pub mod collector;
+pub mod ingestion;
 pub mod mcp_server;
 pub mod migrations;
 pub mod payment_system;

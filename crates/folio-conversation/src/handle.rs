@@ -13,6 +13,7 @@ use folio_metering::SharedMeter;
 use folio_quotas::Slots;
 use folio_storage::{JobStore, Stores};
 use folio_tools::Registry;
+use folio_tools::ingestion::PassageIngester;
 use folio_tools::mcp::McpServers;
 use folio_tools::retrieval::Retriever;
 use folio_trace::TraceContext;
@@ -66,6 +67,8 @@ pub struct Dependencies {
     pub mcp: Arc<dyn McpServers>,
     /// Finds passages of documents.
     pub retriever: Arc<dyn Retriever>,
+    /// Makes passages of documents.
+    pub passages: Arc<dyn PassageIngester>,
     /// Incarnation of this node. Thread headers name it as the owner.
     pub incarnation: Incarnation,
     pub owners: Arc<dyn Owners>,

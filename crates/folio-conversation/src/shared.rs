@@ -164,6 +164,7 @@ impl Shared {
             job_limits: dependencies.job_limits,
             job_hints: dependencies.job_hints,
             mcp: dependencies.mcp,
+            passages: dependencies.passages,
             outlines: self.outlines.clone(),
             retriever: dependencies.retriever,
             tasks: self.tracker.clone(),

@@ -12,13 +12,13 @@
 //!
 //! A repeated call makes a new generation from the current text, and pays for no vector that is stored or cached.
 
-use std::sync::Arc;
-
-use folio_passages::{Chunk, ChunkOptions, Context, Document as Source, TokenCounter, chunk_document};
+use folio_passages::{Chunk, ChunkOptions, Chunking, Context, Document as Source, chunk_document};
 use folio_resources::{Document, TextState};
 use folio_storage::PassagesWritten;
 use folio_storage::value::{PassageHead, ServingSpace, StoredPassage, StoredSegment};
-use folio_types::{DocumentId, Environment, Error, OrgId, Reason, Result, Timestamp, UserId};
+use folio_tools::ingestion::{ChunkOverrides, GeneratedChunks};
+use folio_types::{Code, DocumentId, Environment, Error, OrgId, Reason, Result, Timestamp, UserId};
+use tokio::task::JoinError;
 
 use crate::dictionary::{entries, relevant_terms};
 use crate::index::{indexed, read_all, remove_document, size_name, stored_bytes, upsert};
@@ -61,6 +61,16 @@ pub enum Ingested {
 /// `TOO_LARGE` beyond the bounds of chunks; `VERSION_CONFLICT` if the text was extracted again meanwhile; those of model calls: the
 /// passages are then stored without vectors, unless the document has passages of this text.
 pub async fn ingest(knowledge: &Knowledge, request: IngestRequest) -> Result<Ingested> {
+    ingest_chunks(knowledge, request, None).await
+}
+
+/// Makes the passages of a document from chunks that were generated before, with the generation of their text. None: the chunks are
+/// generated with the context of the request.
+pub(crate) async fn ingest_chunks(
+    knowledge: &Knowledge,
+    request: IngestRequest,
+    generated: Option<(GeneratedChunks, Timestamp)>,
+) -> Result<Ingested> {
     let IngestRequest { org, user, document: id, key, context } = request;
     let stores = &knowledge.stores;
     // Before the text is read, so that a later generation is one of the same text or of a later one.
@@ -98,25 +108,17 @@ pub async fn ingest(knowledge: &Knowledge, request: IngestRequest) -> Result<Ing
 
     let catalogue = knowledge.resources.models.catalogue(&org).await?;
     let targets = targets(&catalogue, knowledge.serving_space(&org).await?.as_ref());
-    let sections = source::read(stores, &knowledge.resources.outlines, &document).await?;
-    let entries = entries(stores, &org).await?;
-    let source = Source {
-        id: id.clone(),
-        file_name: document.name.clone(),
-        metadata: document.metadata.clone(),
-        sections,
-        context,
+    let generated = match generated {
+        Some((_, generation)) if generation != text_generation => {
+            let message = format!("the text of {id} was extracted again since its chunks were generated");
+            return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+        }
+        Some((generated, _)) => generated,
+        None => divide(knowledge, &document, context, ChunkOverrides::default(), &targets).await?,
     };
-    let options = fitting(knowledge.chunks, &targets);
-    let counter = knowledge.tokenizers.of(targets.first().map(|target| target.model.as_str()));
-    // Dividing a long document would block the other tasks of the thread.
-    let chunked = tokio::task::spawn_blocking(move || {
-        let mut source = source;
-        source.context.dictionary.extend(relevant_terms(&entries, &source.sections)?);
-        chunks(&source, &options, &counter)
-    });
-    let mut passages =
-        chunked.await.map_err(|error| Error::internal(format!("the division of a document failed: {error}")))??;
+    // The languages of a long document would block the other tasks of the thread.
+    let made = tokio::task::spawn_blocking(move || passages(generated.chunking));
+    let mut passages = made.await.map_err(|error| failed_division(&error))?;
     add_references(&cross_references(&knowledge.resources, &org, &id).await?, &mut passages);
 
     if let Some(live) = live.as_ref().filter(|live| live.space.is_some() && !targets.is_empty()) {
@@ -204,9 +206,47 @@ fn fitting(options: ChunkOptions, targets: &[Target]) -> ChunkOptions {
     ChunkOptions { window, padding, overlap: overlap.min(window / 4), ..options }
 }
 
-/// Divides a document into passages without vectors.
-fn chunks(source: &Source, options: &ChunkOptions, counter: &Arc<dyn TokenCounter>) -> Result<Vec<StoredPassage>> {
-    let chunking = chunk_document(source, options, counter.as_ref())?;
+fn failed_division(error: &JoinError) -> Error {
+    Error::internal(format!("the division of a document failed: {error}"))
+}
+
+/// Divides the current text of a document into chunks. `sizes`: those that replace the sizes of the process.
+///
+/// # Errors
+/// `INVALID_FIELD` for sizes out of their bounds. `TOO_LARGE` beyond the bounds of chunks; `VERSION_CONFLICT` if the text was extracted
+/// again meanwhile.
+pub(crate) async fn divide(
+    knowledge: &Knowledge,
+    document: &Document,
+    context: Context,
+    sizes: ChunkOverrides,
+    targets: &[Target],
+) -> Result<GeneratedChunks> {
+    let options = sizes.apply(knowledge.chunks);
+    options.validate()?;
+    let options = fitting(options, targets);
+    let stores = &knowledge.stores;
+    let sections = source::read(stores, &knowledge.resources.outlines, document).await?;
+    let entries = entries(stores, &document.org).await?;
+    let mut source = Source {
+        id: document.id.clone(),
+        file_name: document.name.clone(),
+        metadata: document.metadata.clone(),
+        sections,
+        context,
+    };
+    let counter = knowledge.tokenizers.of(targets.first().map(|target| target.model.as_str()));
+    // Dividing a long document would block the other tasks of the thread.
+    let chunked = tokio::task::spawn_blocking(move || {
+        source.context.dictionary.extend(relevant_terms(&entries, &source.sections)?);
+        chunk_document(&source, &options, counter.as_ref())
+    });
+    let chunking = chunked.await.map_err(|error| failed_division(&error))??;
+    Ok(GeneratedChunks { options, chunking })
+}
+
+/// Returns the passages of chunks, without vectors.
+fn passages(chunking: Chunking) -> Vec<StoredPassage> {
     let languages = Languages::of(chunking.chunks.iter().map(|chunk| chunk.text.as_str()));
     let passage = |chunk: Chunk| StoredPassage {
         number: chunk.number,
@@ -231,7 +271,7 @@ fn chunks(source: &Source, options: &ChunkOptions, counter: &Arc<dyn TokenCounte
         metadata_pairs: chunk.metadata_pairs,
         vectors: Vec::new(),
     };
-    Ok(chunking.chunks.into_iter().map(passage).collect())
+    chunking.chunks.into_iter().map(passage).collect()
 }
 
 /// Returns true if the stored passages are those of the current text of a document.

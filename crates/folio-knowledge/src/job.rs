@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_history::job::{INGESTION_KIND, IngestionCause, IngestionInput, TEXT_INGESTION_KIND};
+use folio_history::job::{INGESTION_KIND, IngestionCause, IngestionInput, ItemState, JobHeader, TEXT_INGESTION_KIND};
 use folio_jobs::{ItemTask, JobKind};
 use folio_passages::Context;
 use folio_resources::{Document, TextRecord};
@@ -106,7 +106,8 @@ impl IngestionJobs {
                 }
             }
         }
-        let run = IngestionRun { principal: task.principal.clone(), document, run: task.run.clone() };
+        let (principal, budget_part) = (task.principal.clone(), task.job.budget_part());
+        let run = IngestionRun { principal, document, run: task.run.clone(), budget_part };
         let unavailable = || {
             let mode = input.mode.as_str();
             Error::invalid_field("mode", format!("this server has no agents for the mode {mode}; use the mode index"))
@@ -166,6 +167,17 @@ impl JobKind for IngestionJobs {
             }
             Ingested::Skipped(reason) => json!({ "skipped": reason }),
         })
+    }
+
+    async fn end_job(&self, job: &JobHeader) -> Result<()> {
+        let input: IngestionInput = job.read_input()?;
+        let network = self.knowledge.network.as_ref().filter(|_| input.mode == IngestionMode::Agentic);
+        let Some(network) = network else { return Ok(()) };
+        // The attempt of a done item followed the turn to its end.
+        for item in job.items.iter().filter(|item| item.state != ItemState::Done) {
+            network.end(&self.knowledge, job, &item.id.parse()?).await?;
+        }
+        Ok(())
     }
 }
 

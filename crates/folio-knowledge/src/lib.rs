@@ -6,6 +6,7 @@
 //! | [`ingest()`] | makes the passages of a document: sections, chunks, vectors, stored passages, index |
 //! | [`IngestionJobs`] | the jobs that ingest documents |
 //! | [`NetworkModes`] | the port to the agents that add summaries to an ingestion, or decide about it |
+//! | [`Agents`] | its adapter: the modes `fast` and `agentic` |
 //! | [`ingestion_of`] | the state of the ingestion of a document |
 //! | [`IndexRebuilds`], [`Reembeddings`] | the jobs that build an index again, and that compute vectors of another model |
 //! | [`Maintenance`] | the task that finds what an index lacks, and what it must not contain |
@@ -17,6 +18,7 @@
 //! Stores contain the passages and their vectors. The index ([`folio_index::PassageIndex`]) is a cache: whatever it lacks is
 //! added from the stores.
 
+mod agents;
 mod ask;
 mod dictionary;
 mod index;
@@ -36,6 +38,7 @@ mod state;
 mod steward;
 mod vectors;
 
+pub use agents::{Agents, TurnDriver};
 pub use ask::{ANSWER_PASSAGES_DEFAULT, ANSWER_PASSAGES_MAX, ASK_OPERATION, Answer, AnswerCitation, Question, ask};
 pub use index::remove_document;
 pub use ingest::{IngestRequest, Ingested, ingest};

@@ -1,9 +1,9 @@
 //! The port to the agents of the ingestion network.
 
 use async_trait::async_trait;
-use folio_history::job::ItemRun;
+use folio_history::job::{ItemRun, JobHeader};
 use folio_passages::Context;
-use folio_types::{DocumentId, Principal, Result};
+use folio_types::{BudgetPart, DocumentId, Principal, Result};
 
 use crate::ingest::{IngestRequest, Ingested};
 use crate::knowledge::Knowledge;
@@ -16,6 +16,8 @@ pub struct IngestionRun {
     pub document: DocumentId,
     /// The attempt of the job. Ledger keys, threads and turns derive from it.
     pub run: ItemRun,
+    /// The part of a credit budget that pays for the turns of agents. None: the job has no budget.
+    pub budget_part: Option<BudgetPart>,
 }
 
 impl IngestionRun {
@@ -53,4 +55,9 @@ pub trait NetworkModes: Send + Sync {
     /// # Errors
     /// Those of [`Self::context`].
     async fn ingest(&self, knowledge: &Knowledge, run: &IngestionRun) -> Result<Ingested>;
+
+    /// Ends the work that an item of an ended job in the mode `agentic` left open. Idempotent. Default: no work is left open.
+    async fn end(&self, _knowledge: &Knowledge, _job: &JobHeader, _document: &DocumentId) -> Result<()> {
+        Ok(())
+    }
 }

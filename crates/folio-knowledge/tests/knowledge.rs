@@ -119,6 +119,7 @@ impl Sandbox {
             job_limits: JobLimits::default(),
             job_hints: shared.jobs.clone(),
             mcp: Arc::new(NoMcpServers),
+            passages: Arc::new(folio_tools::ingestion::NoPassages),
             outlines: OutlineCache::default(),
             retriever: Arc::new(folio_tools::retrieval::NoRetriever),
             tasks: TaskTracker::new(),

@@ -88,7 +88,9 @@ impl Fixture {
             job_limits: JobLimits::default(),
             job_hints: folio_storage_memory::shared_stores(environment, SharedOptions::default()).jobs,
             mcp: Arc::new(folio_tools::mcp::NoMcpServers),
+            passages: Arc::new(folio_tools::ingestion::NoPassages),
             outlines: folio_tools::sections::OutlineCache::default(),
+            retriever: Arc::new(folio_tools::retrieval::NoRetriever),
             tasks: TaskTracker::new(),
         };
         Self { models, resources, org: OrgId::derive(&["org"]), _store: store, _folder: folder }

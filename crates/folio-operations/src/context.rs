@@ -15,6 +15,7 @@ use folio_providers::Providers;
 use folio_resources::quota::Quotas;
 use folio_resources::{DictionaryQuestion, Document, Proposal, Resource, Revisioned};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
+use folio_tools::ingestion::NoPassages;
 use folio_tools::mcp::McpServers;
 use folio_tools::sections::OutlineCache;
 use folio_tools::{ToolResources, extraction};
@@ -604,6 +605,8 @@ impl Context {
             job_limits: components.jobs.limits(),
             job_hints: components.jobs.hints().queue(),
             mcp: Arc::clone(&components.mcp),
+            // Operations make no passages: the jobs and the agents of the nodes do.
+            passages: Arc::new(NoPassages),
             outlines: self.operations.inner.outlines.clone(),
             retriever: folio_knowledge::retriever(components.knowledge.as_ref()),
             tasks: components.tasks.clone(),

@@ -3,7 +3,8 @@
 use folio_history::job::{INGESTION_KIND, IngestionInput};
 use folio_jobs::JobRequest;
 use folio_knowledge::{DocumentIngestion, ingestion_of};
-use folio_resources::{Document, Organization};
+use folio_resources::{Document, Organization, TextId};
+use folio_storage::StoredSummary;
 use folio_types::access::Scope;
 use folio_types::{DocumentId, Error, IngestionMode, JobId, OrgId, Result};
 use serde::Serialize;
@@ -93,6 +94,10 @@ async fn requested_mode(context: &Context, requested: Option<IngestionMode>) -> 
 pub struct FoundIngestion {
     pub document: DocumentId,
     pub ingestion: DocumentIngestion,
+    /// The current text. None: the document has no text.
+    pub text: Option<TextId>,
+    /// The summaries of the current text: first that of the document, then those of sections in their order.
+    pub summaries: Vec<StoredSummary>,
 }
 
 /// Returns the state of the ingestion of a document.
@@ -108,6 +113,8 @@ impl Operation for GetIngestion {
     async fn run(self, context: &Context) -> Result<FoundIngestion> {
         let document: Document = context.find(&self.document_id).await?;
         let ingestion = ingestion_of(context.stores(), &document).await?;
-        Ok(FoundIngestion { document: document.id, ingestion })
+        let mut summaries = context.stores().summaries().list(&document.org, &document.id).await?;
+        summaries.retain(|summary| document.text_generation == Some(summary.text_generation));
+        Ok(FoundIngestion { text: TextId::of(&document), document: document.id, ingestion, summaries })
     }
 }

@@ -111,6 +111,8 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         jobs.list(org, &deliveries, &page).await?.items.len(),
         context.stores.passages().heads(org, None, 10).await?.len(),
         context.stores.passages().read(org, &id, 1, &[0]).await?.len(),
+        context.stores.summaries().list(org, &id).await?.len(),
+        context.stores.chunk_sets().list(org, &id).await?.len(),
     ];
     counts.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
     Ok(counts)
@@ -144,6 +146,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     done(stores.of::<TokenRecord>().decide(&revoked, revoke).await?)?;
     filled_document(&context, &name).await?;
     super::passages::fill(&context, &context.document_id(), &name).await?;
+    super::summaries::fill(&context, &context.document_id(), &name).await?;
     filled_thread(&context, &name).await?;
     for kind in [EXTRACTION_KIND, DELIVERY_KIND] {
         filled_job(&context, kind, &name).await?;

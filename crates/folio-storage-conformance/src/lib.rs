@@ -31,6 +31,7 @@ mod revisions;
 mod sample;
 mod scenario;
 pub mod shared;
+mod summaries;
 mod texts;
 mod threads;
 mod threads_append;
@@ -85,6 +86,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("open_turns", |context| Box::pin(async move { open_turns::suite(&context).await })),
     ("ops", |context| Box::pin(async move { ops::suite(&context.since(ops::SECONDS)).await })),
     ("resources", |context| Box::pin(async move { resources::suite(&context).await })),
+    ("summaries", |context| Box::pin(async move { summaries::suite(&context).await })),
     ("texts", |context| Box::pin(async move { texts::suite(&context).await })),
     ("threads", |context| Box::pin(async move { threads::suite(&context).await })),
     ("usage", |context| Box::pin(async move { usage::suite(&context).await })),

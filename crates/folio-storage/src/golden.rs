@@ -5,6 +5,7 @@
 
 mod access;
 mod entries;
+mod knowledge;
 mod links;
 mod passages;
 mod structure;
@@ -196,6 +197,7 @@ fn samples() -> Vec<Sample> {
     samples.extend(threads());
     samples.extend(jobs());
     samples.extend(entries::entries());
+    samples.extend(knowledge::summaries());
     samples.extend(rows());
     samples.extend(credit());
     samples

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::traits::{HourSums, UsageRecord};
+use crate::traits::{ChunkSet, HourSums, StoredSummary, UsageRecord};
 
 mod links;
 mod passages;
@@ -320,6 +320,7 @@ stored! {
         "ledger_row" => LedgerRow,
         "text_record" => TextRecord,
         "revision_names" => RevisionNames,
+        "chunk_set" => ChunkSet,
     }
     written_whole {
         "audit_entry" => AuditEntry,
@@ -367,6 +368,7 @@ stored! {
         "passage_bucket" => PassageBucket,
         "serving_space" => ServingSpace,
         "last_ingestion" => LastIngestion,
+        "summary" => StoredSummary,
         "list_row" => ListRow,
         "name" => NameRow,
         "reference" => Reference,

@@ -1,14 +1,16 @@
-//! The profiles. Each profile is an agent, and has a file of its own.
+//! The profiles. Each profile is an agent, and has a file of its own. The agents of the ingestion network share one.
 
 mod auto_create;
 mod coordinator;
 mod document;
 mod extraction;
+mod ingestion;
 
 use folio_types::profile::Profile;
 
 use crate::auto_create::Options;
 
 pub(crate) fn all(options: &Options) -> Vec<Profile> {
-    vec![document::profile(), extraction::profile(), auto_create::profile(options), coordinator::profile()]
+    let others = [document::profile(), extraction::profile(), auto_create::profile(options), coordinator::profile()];
+    others.into_iter().chain(ingestion::profiles()).collect()
 }

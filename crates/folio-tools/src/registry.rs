@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{
-    arguments, auto_create, dictionary, documents, extraction, find_tools, help, links, mcp, models, profiles, prompts,
-    retrieval, schemas, tags, tasks,
+    arguments, auto_create, dictionary, documents, extraction, find_tools, help, ingestion, links, mcp, models,
+    profiles, prompts, retrieval, schemas, tags, tasks,
 };
 
 /// Registry of profiles and tools. Built once per process.
@@ -109,6 +109,7 @@ impl Registry {
             vec![links::tool()],
             models::tools(),
             mcp::tools(),
+            ingestion::tools(),
         ];
         Self::new(groups.into_iter().flatten(), profiles::all(options))
     }

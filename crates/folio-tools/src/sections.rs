@@ -97,9 +97,35 @@ pub async fn read_section(
     id: &SectionId,
     bounds: SectionBounds,
 ) -> Result<SectionText> {
+    read(stores, outlines, document, id, bounds, |section| section).await
+}
+
+/// Reads a section without the sections in it, or the rest of it, as [`read_section`] does.
+///
+/// # Errors
+/// Those of [`read_section`].
+pub async fn read_own_text(
+    stores: &Stores,
+    outlines: &OutlineCache,
+    document: &Document,
+    id: &SectionId,
+    bounds: SectionBounds,
+) -> Result<SectionText> {
+    read(stores, outlines, document, id, bounds, |section| Section { end: section.own_end, ..section }).await
+}
+
+/// Reads the part of a section that `part` returns.
+async fn read(
+    stores: &Stores,
+    outlines: &OutlineCache,
+    document: &Document,
+    id: &SectionId,
+    bounds: SectionBounds,
+    part: fn(Section) -> Section,
+) -> Result<SectionText> {
     let (_, outline) = outlines.outline(stores, document).await?;
     id.text.check_current(document)?;
-    let section = outline.section(id.number).ok_or_else(|| {
+    let section = outline.section(id.number).cloned().map(part).ok_or_else(|| {
         let last = outline.sections().last().map_or(0, |section| section.number);
         Error::invalid_field("section_id", format!("the document has no section {}; the last one is {last}", id.number))
     })?;
@@ -109,7 +135,8 @@ pub async fn read_section(
         let problem = format!("the section ends on page {last_page}: the id continues on page {first_page}");
         return Err(Error::invalid_field("section_id", problem));
     }
-    let mut reader = PartReader { section, rest: id.rest, bounds, tokens: 0, bytes: 0, pages: Vec::new(), next: None };
+    let (rest, section) = (id.rest, &section);
+    let mut reader = PartReader { section, rest, bounds, tokens: 0, bytes: 0, pages: Vec::new(), next: None };
     let pages = (first_page, last_page.saturating_sub(first_page).saturating_add(1));
     for_each_page(stores, &document.org, &document.id, pages, |page| reader.add(page.number, &page.text)).await?;
     let rest = reader.next.map(|rest| SectionId { rest: Some(rest), ..id.clone() });

@@ -27,6 +27,11 @@ pub(crate) trait ToolResource: Resource<Filter: Default> {
         Err(ToolError::ForModel(format!("{} is missing: {}", Self::ARGUMENT, Self::HINT)))
     }
 
+    /// Returns the ids that the turn may reach. None: those of all resources of the organization.
+    fn reachable(_: &CallContext) -> Option<&[Self::Id]> {
+        None
+    }
+
     /// Returns the problem with an id for which no resource is found, as the end of a sentence.
     fn absence(_: &CallContext, _: &Self::Id) -> &'static str {
         "does not exist"
@@ -34,6 +39,11 @@ pub(crate) trait ToolResource: Resource<Filter: Default> {
 }
 
 pub(crate) async fn find<S: ToolResource>(context: &CallContext, id: &S::Id) -> Result<S, ToolError> {
+    if S::reachable(context).is_some_and(|ids| !ids.contains(id)) {
+        let text =
+            format!("{} {id} is not the {} of this run. Call ingestion_status for its id.", S::ARGUMENT, S::KIND);
+        return Err(ToolError::ForModel(text));
+    }
     match context.store::<S>().get(&context.principal.org, id).await? {
         Some(found) => Ok(found),
         None => Err(not_found::<S>(context, id).await),
@@ -49,6 +59,9 @@ pub(crate) async fn not_found<S: ToolResource>(context: &CallContext, id: &S::Id
 /// Returns an error that lists the newest resources of the caller's organization, because models invent ids. If the
 /// resources cannot be read, returns the error of the store. `id`: the id that the argument expects.
 async fn with_existing<S: ToolResource>(context: &CallContext, problem: String, id: fn(&S) -> String) -> ToolError {
+    if S::reachable(context).is_some() {
+        return ToolError::ForModel(problem);
+    }
     let request = PageRequest { size: LISTED_MAX, ..PageRequest::default() };
     let page = match context.store::<S>().list(&context.principal.org, &S::Filter::default(), &request).await {
         Ok(page) => page,

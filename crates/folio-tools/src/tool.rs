@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::arguments::{self, Argument};
 use crate::extraction;
+use crate::ingestion::PassageIngester;
 use crate::mcp::McpServers;
 use crate::preview::Preview;
 use crate::retrieval::Retriever;
@@ -51,6 +52,8 @@ pub struct ToolResources {
     pub job_hints: Arc<dyn JobStore>,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
+    /// Makes passages of documents.
+    pub passages: Arc<dyn PassageIngester>,
     pub outlines: OutlineCache,
     /// Finds passages of documents.
     pub retriever: Arc<dyn Retriever>,

@@ -246,7 +246,7 @@ plain_id!(
     StackId, "stk", "stack"
 );
 plain_id!(
-    /// The arrival of documents that belong together.
+    /// A run of the ingestion network on a document.
     IngestionId, "ing", "ingestion"
 );
 plain_id!(

@@ -14,6 +14,22 @@ pub const AUTO_CREATE_PROFILE: &str = "auto_create";
 pub const COORDINATOR_PROFILE: &str = "coordinator";
 /// Name of the profile of the agent that writes an extraction.
 pub const EXTRACTION_PROFILE: &str = "extraction";
+/// Name of the profile of the agent with which a run of the ingestion network begins. It divides the work.
+pub const INGEST_PLANNER_PROFILE: &str = "ingest_planner";
+/// Name of the profile of the agent that reports the structure of a document.
+pub const STRUCTURE_SCANNER_PROFILE: &str = "structure_scanner";
+/// Name of the profile of the agent that summarizes the parts of a document.
+pub const SUMMARY_ORCHESTRATOR_PROFILE: &str = "summary_orchestrator";
+/// Name of the profile of the agent that divides a document into chunks.
+pub const CHUNK_BUILDER_PROFILE: &str = "chunk_builder";
+/// Name of the profile of the agent that records the meaning of abbreviations.
+pub const DICTIONARY_STEWARD_PROFILE: &str = "dictionary_steward";
+/// Name of the profile of the agent that reports the links of a document.
+pub const HYPERLINK_AUDITOR_PROFILE: &str = "hyperlink_auditor";
+/// Name of the profile of the agent that has the images of a document described.
+pub const IMAGE_DESCRIBER_PROFILE: &str = "image_describer";
+/// Name of the profile of the agent that indexes the chunks of a document.
+pub const RAG_INGESTOR_PROFILE: &str = "rag_ingestor";
 
 named_enum! {
     /// The kind of a [`Subject`].

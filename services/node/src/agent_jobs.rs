@@ -9,6 +9,7 @@ use folio_history::event::Event;
 use folio_history::job::{ItemState, JobHeader, JobItem, JobState};
 use folio_history::peer::{EventStream, SharedPeer};
 use folio_jobs::{ItemTask, JobKind, wait_reason};
+use folio_knowledge::TurnDriver;
 use folio_resources::{Extraction, ExtractionState};
 use folio_storage::Stores;
 use folio_tools::extraction::{AGENT_JOB_KIND, AgentRunInput, RunEnd, end_run};
@@ -146,6 +147,17 @@ impl AgentRuns {
     pub(crate) async fn abort(&self, job: &JobHeader, item: &JobItem, run: (&ExtractionId, &ThreadId)) -> Result<()> {
         ignore_missing(self.end(&job.principal, run, &failure(job, item)).await.map(drop))?;
         self.cancel(&job.principal, run.1).await
+    }
+}
+
+#[async_trait]
+impl TurnDriver for AgentRuns {
+    async fn drive(&self, principal: &Principal, message: ChatCommand) -> Result<Error> {
+        Self::drive(self, principal, message).await
+    }
+
+    async fn cancel(&self, principal: &Principal, thread: &ThreadId) -> Result<()> {
+        Self::cancel(self, principal, thread).await
     }
 }
 

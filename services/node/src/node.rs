@@ -13,11 +13,12 @@ use folio_documents::PageRenderer;
 use folio_history::job::JobLimits;
 use folio_history::peer::SharedPeer;
 use folio_jobs::{JobHints, JobKind, Jobs, JobsSnapshot};
-use folio_knowledge::{IndexRebuilds, IngestionJobs, Knowledge, Reembeddings, retriever};
+use folio_knowledge::{Agents, IndexRebuilds, IngestionJobs, Knowledge, Reembeddings, TurnDriver, retriever};
 use folio_llm::Models;
 use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
 use folio_storage::{NodeRecord, SlotStore, Stores};
+use folio_tools::ingestion::{NoPassages, PassageIngester};
 use folio_tools::mcp::McpServers;
 use folio_tools::sections::OutlineCache;
 use folio_tools::{Registry, ToolResources, auto_create};
@@ -221,6 +222,7 @@ impl RunningIncarnation {
             job_hints: parts.jobs.hints.queue(),
             mcp: Arc::clone(&parts.mcp),
             retriever: retriever(parts.knowledge.as_ref()),
+            passages: passages(parts),
             incarnation: incarnation.clone(),
             owners,
             all_nodes: parts.jobs.conversations.clone(),
@@ -257,6 +259,14 @@ impl RunningIncarnation {
     }
 }
 
+/// Returns the port through which the tools of agents make passages.
+fn passages(parts: &NodeParts) -> Arc<dyn PassageIngester> {
+    match &parts.knowledge {
+        Some(knowledge) => Arc::new(knowledge.clone()),
+        None => Arc::new(NoPassages),
+    }
+}
+
 /// Starts the jobs of an incarnation, with every kind of job.
 async fn start_jobs(
     incarnation: &Incarnation,
@@ -272,6 +282,8 @@ async fn start_jobs(
         job_limits: parts.jobs.limits,
         job_hints: parts.jobs.hints.queue(),
         mcp: Arc::clone(&parts.mcp),
+        // Jobs call no tool that makes passages.
+        passages: Arc::new(NoPassages),
         outlines: OutlineCache::default(),
         retriever: retriever(parts.knowledge.as_ref()),
         tasks: settlements,
@@ -290,7 +302,8 @@ async fn start_jobs(
     let automatic = ToolResources { meter, ..resources.clone() };
     kinds.push(Arc::new(AutoCreateJobs { resources: automatic, options, runs }));
     if let Some(knowledge) = &parts.knowledge {
-        let knowledge = knowledge.clone().with_resources(resources.clone());
+        let agents = Agents::new(Arc::clone(&agent) as Arc<dyn TurnDriver>);
+        let knowledge = knowledge.clone().with_resources(resources.clone()).with_network(Arc::new(agents));
         kinds.push(Arc::new(IngestionJobs::of_users(knowledge.clone())));
         kinds.push(Arc::new(IngestionJobs::of_writes(knowledge.clone())));
         kinds.push(Arc::new(IndexRebuilds(knowledge.clone())));

@@ -144,6 +144,7 @@ impl Base {
             job_hints: folio_storage_memory::shared_stores(self.environment.clone(), SharedOptions::default()).jobs,
             mcp: Arc::new(folio_tools::mcp::NoMcpServers),
             retriever: Arc::new(folio_tools::retrieval::NoRetriever),
+            passages: Arc::new(folio_tools::ingestion::NoPassages),
             incarnation,
             owners: Arc::new(crate::SingleProcessOwners),
             all_nodes: None,

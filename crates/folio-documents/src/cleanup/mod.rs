@@ -248,6 +248,8 @@ impl Removal {
         self.stores.vector_cache().remove_document(org, id).await?;
         self.stores.links().remove_document(org, id).await?;
         self.stores.passages().remove(org, id).await?;
+        self.stores.summaries().remove_document(org, id).await?;
+        self.stores.chunk_sets().remove_document(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_referrers(org, id.as_str(), expires).await
     }

@@ -10,11 +10,14 @@ use folio_resources::{
     OrganizationChange, Prompt, PromptChange, Resource as _, TagRunsPatch,
 };
 use folio_storage::value::DeletionRow;
-use folio_storage::{BlobReader, BlobStore, BlobWriter, ResourceExecutor, StoredBlob, Stores};
+use folio_storage::{
+    BlobReader, BlobStore, BlobWriter, ChunkSet, ResourceExecutor, StoredBlob, StoredSummary, Stores, SummaryScope,
+};
 use folio_storage_conformance::layer::{Layered, ResourceLayer};
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
 use folio_types::{
-    BlobId, BlobKey, ExtractionId, Principal, PromptId, PromptRevId, Result, ThreadId, Timestamp, limits,
+    BlobId, BlobKey, ExtractionId, IngestionId, Principal, PromptId, PromptRevId, Result, ThreadId, Timestamp,
+    UnknownFields, limits,
 };
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -78,6 +81,53 @@ async fn bytes_are_removed_at_once_and_threads_expire_after_a_day() {
     assert_eq!(end(&fixture, &thread_of_document).await, Some(ends), "the conversations' sweep removes it");
     assert_eq!(end(&fixture, &other).await, None);
     assert_eq!(fixture.bytes(&kept.blob_key()).await.unwrap(), b"text");
+}
+
+#[tokio::test]
+async fn summaries_and_records_of_chunks_are_removed_with_their_document() {
+    let fixture = Fixture::new();
+    let uploader = fixture.uploader(None);
+    let deleted = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
+    let kept = fixture.upload(&uploader, "r2", "b.txt", b"text").await.unwrap().document.id;
+    let (stores, org, at) = (fixture.stores(), fixture.principal.org.clone(), fixture.environment.now());
+    let summary = StoredSummary {
+        section: None,
+        scope: SummaryScope::Document,
+        text: "A text.".to_owned(),
+        sources: vec![0],
+        text_generation: at,
+        input: None,
+        model: "small".to_owned(),
+        created_at: at,
+    };
+    let set = ChunkSet {
+        id: "chk_1".to_owned(),
+        run: IngestionId::derive(&["run"]),
+        text_generation: at,
+        window: 200,
+        overlap: 30,
+        padding: 120,
+        chunks: 1,
+        tokens: 1,
+        digest: Digest::of(b""),
+        is_indexed: false,
+        created_at: at,
+        unknown: UnknownFields::default(),
+    };
+    for document in [&deleted, &kept] {
+        stores.summaries().put(&org, document, &summary).await.unwrap();
+        stores.chunk_sets().put(&org, document, &set).await.unwrap();
+    }
+    let rows = async |document: &DocumentId| {
+        let summaries = stores.summaries().list(&org, document).await.unwrap().len();
+        summaries + stores.chunk_sets().list(&org, document).await.unwrap().len()
+    };
+    let (cleaner, handle) = fixture.cleaner();
+    delete(&fixture, &deleted).await;
+    handle.sweep_soon();
+    wait_for("the rows are removed", SOON, async || (rows(&deleted).await == 0).then_some(())).await;
+    assert_eq!(rows(&kept).await, 2);
+    cleaner.stop(SOON).await;
 }
 
 /// A store of blobs that never answers a deletion.

@@ -62,6 +62,7 @@ impl Fixture {
             job_limits: JobLimits::default(),
             job_hints: folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default()).jobs,
             mcp: Arc::new(folio_tools::mcp::NoMcpServers),
+            passages: Arc::new(folio_tools::ingestion::NoPassages),
             outlines: folio_tools::sections::OutlineCache::default(),
             retriever: Arc::new(NoRetriever),
             tasks: TaskTracker::new(),

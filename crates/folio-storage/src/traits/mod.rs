@@ -10,6 +10,7 @@ mod accounts;
 mod audit;
 mod blobs;
 mod budgets;
+mod chunk_sets;
 mod credit;
 mod erasure;
 mod health;
@@ -22,6 +23,7 @@ mod passages;
 mod resources;
 mod rows;
 mod shared;
+mod summaries;
 mod texts;
 mod threads;
 mod usage;
@@ -36,6 +38,7 @@ pub use accounts::{AccountStore, USER_ORGANIZATIONS_MAX};
 pub use audit::{AuditStore, encode_checked as encode_audit_checked};
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use budgets::BudgetStore;
+pub use chunk_sets::{ChunkSet, ChunkSetStore};
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};
@@ -53,6 +56,7 @@ pub use shared::{
     SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore, TurnCursor, TurnEventStore, WindowLimit,
     queue_full,
 };
+pub use summaries::{StoredSummary, SummaryScope, SummaryStore};
 pub use texts::{IngestUpdate, NewPage, PageRow, PendingText, TextStore, TextWait};
 pub use threads::ThreadStore;
 pub use usage::{Charged, HourSummer, HourSums, UsageHour, UsageKey, UsageRecord, UsageStore, UsageSum, UsageTotals};
@@ -73,7 +77,8 @@ pub struct Stores {
     pub resources: Arc<dyn ResourceExecutor>,
     /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::accounts`] that of sessions,
     /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::links`] that of links,
-    /// [`Stores::passages`] that of passages, and [`Stores::vector_cache`] that of cached vectors.
+    /// [`Stores::passages`] that of passages, [`Stores::vector_cache`] that of cached vectors, [`Stores::summaries`] that of
+    /// summaries, and [`Stores::chunk_sets`] that of generated chunks.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -97,6 +102,10 @@ impl Stores {
         BudgetStore::new(Arc::clone(&self.rows))
     }
 
+    pub fn chunk_sets(&self) -> ChunkSetStore {
+        ChunkSetStore::new(Arc::clone(&self.rows))
+    }
+
     pub fn job_pages(&self) -> JobPageStore {
         JobPageStore::new(Arc::clone(&self.rows))
     }
@@ -107,6 +116,10 @@ impl Stores {
 
     pub fn passages(&self) -> PassageStore {
         PassageStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn summaries(&self) -> SummaryStore {
+        SummaryStore::new(Arc::clone(&self.rows))
     }
 
     pub fn vector_cache(&self) -> VectorCache {

@@ -1,15 +1,19 @@
 //! Tools for the dictionary of the organization.
 
 mod lookup;
+mod run_bounds;
 mod suggest;
 mod upsert;
 
-use folio_resources::{DictionaryEntry, term_key};
+use folio_resources::{AmbiguousToken, DictionaryEntry, Document, ambiguous_tokens, term_key};
+use folio_types::Error;
 use futures::{StreamExt as _, TryStreamExt as _};
 
+use crate::document_text;
 use crate::tool::{CallContext, Tool, ToolError};
 
-/// The tool that writes. A run without a person must not have it, because an entry takes effect on all documents.
+/// The tool that writes. An entry takes effect on all documents, so that of the runs without a person only those of the ingestion
+/// network have it, within the bounds of [`run_bounds`].
 pub(crate) const WRITE_TOOL: &str = "dictionary_upsert";
 
 /// Number of entries that are read at a time.
@@ -17,6 +21,26 @@ const CONCURRENT_READS: usize = 8;
 
 pub(crate) fn tools() -> Vec<Tool> {
     vec![lookup::tool(), upsert::tool(), suggest::tool()]
+}
+
+/// Maximum number of abbreviations of a text that are looked up.
+const LOOKED_UP_MAX: usize = 200;
+/// Maximum size of the text of a document that a call reads, in bytes.
+const TEXT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Returns the abbreviations that a text does not explain, the most frequent first.
+async fn unexplained(text: String) -> Result<Vec<AmbiguousToken>, ToolError> {
+    // The search of a long text would block the other tasks of the thread.
+    let found = tokio::task::spawn_blocking(move || ambiguous_tokens(&text, LOOKED_UP_MAX)).await;
+    Ok(found.map_err(|error| Error::internal(format!("the search for abbreviations failed: {error}")))?)
+}
+
+/// Returns the abbreviations that the text of a document does not explain, and true if the end of a long text was not read.
+async fn abbreviations(context: &CallContext, document: &Document) -> Result<(Vec<AmbiguousToken>, bool), ToolError> {
+    document_text::check_ready(document)?;
+    let (stores, org) = (&context.resources.stores, &context.principal.org);
+    let read = document_text::read(stores, org, &document.id, 1, document.pages, TEXT_BYTES).await?;
+    Ok((unexplained(read.text).await?, read.cut.is_some()))
 }
 
 /// Returns the entry of each term, in the order of the terms. None: the term has no entry.

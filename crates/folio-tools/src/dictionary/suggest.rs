@@ -1,24 +1,18 @@
 //! The tool `dictionary_suggest`.
 
 use async_trait::async_trait;
-use folio_resources::{AmbiguousToken, Document, ambiguous_tokens};
-use folio_types::Error;
+use folio_resources::{AmbiguousToken, Document};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::entries;
+use super::{abbreviations, entries, unexplained};
 use crate::arguments::{optional, text};
 use crate::call::{ReadCall, read_tool};
-use crate::document_text;
 use crate::subject::find_by_argument;
 use crate::tool::{CallContext, Tool, ToolError};
 
 /// Maximum number of tokens of a result.
 const TOKENS_MAX: usize = 30;
-/// Maximum number of tokens that are looked up.
-const LOOKED_UP_MAX: usize = 200;
-/// Maximum size of the text of a document that a call reads, in bytes.
-const TEXT_BYTES: usize = 4 * 1024 * 1024;
 
 pub(super) fn tool() -> Tool {
     read_tool::<Suggest>(
@@ -45,25 +39,18 @@ struct Suggest {
 #[async_trait]
 impl ReadCall for Suggest {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
-        let (text, is_truncated) = match self.text {
+        let (tokens, is_truncated) = match self.text {
             Some(_) if self.document_id.is_some() => {
                 return Err(ToolError::ForModel(
                     "text and document_id exclude each other: pass one of them.".to_owned(),
                 ));
             }
-            Some(text) => (text, false),
+            Some(text) => (unexplained(text).await?, false),
             None => {
                 let document: Document = find_by_argument(context, self.document_id.as_deref()).await?;
-                document_text::check_ready(&document)?;
-                let (stores, org) = (&context.resources.stores, &context.principal.org);
-                let read = document_text::read(stores, org, &document.id, 1, document.pages, TEXT_BYTES).await?;
-                (read.text, read.cut.is_some())
+                abbreviations(context, &document).await?
             }
         };
-        // The search of a long text would block the other tasks of the thread.
-        let tokens = tokio::task::spawn_blocking(move || ambiguous_tokens(&text, LOOKED_UP_MAX))
-            .await
-            .map_err(|error| Error::internal(format!("the search for abbreviations failed: {error}")))?;
         let found = entries(context, tokens.iter().map(|token| token.token.as_str())).await?;
         let mut known = Vec::new();
         let mut unknown = Vec::new();

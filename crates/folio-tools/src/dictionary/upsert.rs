@@ -10,7 +10,7 @@ use folio_types::DocumentId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::WRITE_TOOL;
+use super::{WRITE_TOOL, run_bounds};
 use crate::arguments::{self, list_of_text, optional, required, text};
 use crate::call::{WriteCall, write_tool};
 use crate::subject::{self, ToolResource as _};
@@ -87,11 +87,14 @@ impl WriteCall for Upsert {
     }
 
     async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
-        if let Some(document) = self.source(context) {
-            subject::find::<Document>(context, &document).await?;
-        }
+        let document = match self.source(context) {
+            Some(document) => Some(subject::find::<Document>(context, &document).await?),
+            None => None,
+        };
         let entries = context.store::<DictionaryEntry>();
-        match entries.by_name(&context.principal.org, &term_key(&self.new.term)).await? {
+        let existing = entries.by_name(&context.principal.org, &term_key(&self.new.term)).await?;
+        run_bounds::check(context, &self.new, document.as_ref(), existing.as_ref()).await?;
+        match existing {
             Some(existing) if !existing.is_learnable() => Err(existing.confirmed_error().into()),
             Some(existing) => Ok(subject::plan_update(&existing)),
             None => Ok(subject::plan_new::<DictionaryEntry>(context)),

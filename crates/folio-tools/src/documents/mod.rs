@@ -8,6 +8,7 @@ mod update;
 
 use folio_resources::Document;
 use folio_types::DocumentId;
+use folio_types::profile::Subject;
 
 use crate::arguments::{self, Argument, optional};
 use crate::call::delete_tool;
@@ -41,6 +42,11 @@ impl ToolResource for Document {
                         find it.";
             ToolError::ForModel(text.to_owned())
         })
+    }
+
+    /// The text of a document must not make a run of the ingestion network read or change another one.
+    fn reachable(context: &CallContext) -> Option<&[DocumentId]> {
+        matches!(context.subject, Some(Subject::Ingestion(_))).then_some(context.documents.as_slice())
     }
 
     fn absence(context: &CallContext, id: &DocumentId) -> &'static str {

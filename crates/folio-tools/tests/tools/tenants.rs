@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use folio_tools::{CallContext, Registry, ToolError};
 use folio_types::profile::Subject;
-use folio_types::{DocumentId, ExtractionId, OrgId, Principal, PromptId, SchemaId, TagId, UserId};
+use folio_types::{DocumentId, ExtractionId, IngestionId, OrgId, Principal, PromptId, SchemaId, TagId, UserId};
 use serde_json::{Value, json};
 
 use crate::documents::section_ids;
 use crate::fixture::{Fixture, id_of, invoice, text};
 use crate::mcp::add_server;
 
-/// Tools that do not refer to resources of an organization.
-const UNRELATED: [&str; 4] = ["help_schemas", "help_prompts", "validate_schema", "find_tools"];
+/// Tools that do not refer to resources of an organization. A conversation runs `run_tasks`.
+const UNRELATED: [&str; 5] = ["help_schemas", "help_prompts", "validate_schema", "find_tools", "run_tasks"];
 
 /// Ids of the first organization's resources, each with a nonexistent id.
 struct Foreign(Vec<(String, String)>);
@@ -175,6 +175,25 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
             let expected = (false, "The extraction was deleted. End your turn.".to_owned());
             assert_eq!(output(&test, &context, name, &arguments).await, expected, "{name}");
         }
+        called.insert(name.to_owned());
+    }
+    // The agents of a run whose document belongs to another organization, or is missing.
+    let run = Subject::Ingestion(IngestionId::derive(&["run"]));
+    for (agent, name, arguments) in [
+        ("ingest_planner", "ingestion_status", json!({})),
+        ("summary_orchestrator", "summary_store", json!({ "summary": "x" })),
+        ("summary_orchestrator", "summary_store", json!({ "summary": "x", "section_id": section })),
+        ("chunk_builder", "chunk_generate", json!({})),
+        ("hyperlink_auditor", "hyperlink_resolver", json!({ "target": document })),
+        ("rag_ingestor", "rag_chunk_index", json!({ "chunks_id": "chk_1" })),
+    ] {
+        test.tools = registry.profile(agent).unwrap();
+        let with_foreign = CallContext { subject: Some(run.clone()), ..other(&test) };
+        let (found, with_foreign_ids) = output(&test, &with_foreign, name, &arguments).await;
+        assert!(!found, "{name}: {with_foreign_ids}");
+        let without = CallContext { subject: Some(run.clone()), ..nowhere(&test) };
+        let with_missing_ids = output(&test, &without, name, &arguments).await;
+        assert_eq!((false, foreign.missing(&with_foreign_ids)), with_missing_ids, "{name} {arguments}");
         called.insert(name.to_owned());
     }
     let all = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name.to_owned());

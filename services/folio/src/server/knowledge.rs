@@ -8,6 +8,7 @@ use folio_index::EmbeddedIndex;
 use folio_jobs::JobHints;
 use folio_knowledge::{Knowledge, Tokenizers};
 use folio_tools::ToolResources;
+use folio_tools::ingestion::NoPassages;
 use folio_tools::retrieval::NoRetriever;
 use folio_tools::sections::OutlineCache;
 use tempfile::TempDir;
@@ -41,6 +42,7 @@ pub(crate) fn open(settings: &Settings, base: &SharedComponents, hints: &JobHint
         job_limits: settings.jobs,
         job_hints: hints.queue(),
         mcp: Arc::new(base.mcp.clone()),
+        passages: Arc::new(NoPassages),
         outlines: OutlineCache::default(),
         // The jobs of a node have the retriever of this index.
         retriever: Arc::new(NoRetriever),

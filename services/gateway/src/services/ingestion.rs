@@ -3,7 +3,9 @@
 use folio_knowledge::{DocumentIngestion, IngestionState};
 use folio_operations::ingestions::{FoundIngestion, GetIngestion, StartIngestion};
 use folio_proto::{fields, time, v1};
+use folio_resources::{SectionId, TextId};
 use folio_storage::value::PassageHead;
+use folio_storage::{StoredSummary, SummaryScope};
 use folio_types::budget::check_credit_budget;
 use folio_types::limits;
 use v1::ingestion_service_server::IngestionService;
@@ -54,7 +56,29 @@ fn to_proto(found: &FoundIngestion) -> v1::Ingestion {
         skipped_reason,
         job_id: job.as_ref().map(ToString::to_string).unwrap_or_default(),
         passages: passages.as_ref().map(|head| passages_to_proto(head, *is_current)),
+        summaries: found.text.iter().flat_map(|text| summaries_to_proto(text, &found.summaries)).collect(),
     }
+}
+
+fn summaries_to_proto<'f>(
+    text: &'f TextId,
+    summaries: &'f [StoredSummary],
+) -> impl Iterator<Item = v1::DocumentSummary> + 'f {
+    let id = move |number: u32| SectionId { text: text.clone(), number, rest: None }.to_string();
+    summaries.iter().map(move |summary| v1::DocumentSummary {
+        section_id: summary.section.map(id).unwrap_or_default(),
+        scope: match summary.scope {
+            SummaryScope::Section => v1::SummaryScope::Section,
+            SummaryScope::Chapter => v1::SummaryScope::Chapter,
+            SummaryScope::Document => v1::SummaryScope::Document,
+        }
+        .into(),
+        text: summary.text.clone(),
+        source_section_ids: summary.sources.iter().copied().map(id).collect(),
+        model: summary.model.clone(),
+        by_agent: summary.input.is_none(),
+        create_time: Some(time::to_proto(summary.created_at)),
+    })
 }
 
 fn passages_to_proto(head: &PassageHead, current: bool) -> v1::DocumentPassages {

@@ -367,6 +367,7 @@ impl Server {
             job_limits,
             job_hints: hints.queue(),
             mcp: Arc::clone(&mcp),
+            passages: Arc::new(folio_tools::ingestion::NoPassages),
             outlines: OutlineCache::default(),
             retriever: Arc::new(NoRetriever),
             tasks: TaskTracker::new(),
