@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn user(text: &str) -> Message {
-        Message::User { text: text.to_owned() }
+        Message::user(text.to_owned())
     }
 
     fn round(id: &str, result: &str) -> Vec<Message> {

@@ -267,7 +267,7 @@ impl MessageFilter {
 
     fn matches(&self, message: &Message) -> bool {
         let (role, text) = match message {
-            Message::User { text } => ("user", text),
+            Message::User { text, .. } => ("user", text),
             Message::Assistant { text, .. } => ("assistant", text),
             Message::Tool { content, .. } => ("tool", content),
         };

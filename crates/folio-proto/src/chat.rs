@@ -214,7 +214,7 @@ mod tests {
         let ephemeral = ChatCommand {
             documents: vec![folio_types::DocumentId::derive(&["d"])],
             ephemeral: true,
-            history: vec![Message::User { text: "before".into() }],
+            history: vec![Message::user("before")],
             if_busy: IfBusy::Interrupt,
             ..ChatCommand::new("now")
         };

@@ -37,7 +37,7 @@ async fn creation(context: &Context) -> Outcome {
     let working =
         WorkingState { schema_revid: Some(SchemaRevId::new(context.id::<Schema>(), 2)), ..Default::default() };
     let import = |text: &str, working: &WorkingState| {
-        let messages = vec![Message::User { text: text.to_owned() }];
+        let messages = vec![Message::user(text.to_owned())];
         Entry::Imported(Imported { messages, working: working.clone(), position: None })
     };
     let imported = vec![import("before", &WorkingState::default()), import("after", &working)];
@@ -95,7 +95,7 @@ async fn beginning(context: &Context) -> Outcome {
         Ok(first)
     };
     let before = Imported {
-        messages: vec![Message::User { text: "before".into() }],
+        messages: vec![Message::user("before")],
         working: WorkingState::default(),
         position: None,
     };

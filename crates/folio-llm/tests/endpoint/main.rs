@@ -69,7 +69,7 @@ fn org() -> OrgId {
 }
 
 fn request() -> ModelRequest {
-    let messages = vec![Message::User { text: "What is the total?".into() }];
+    let messages = vec![Message::user("What is the total?")];
     ModelRequest {
         call_id: "turn.1".into(),
         system: "Be brief.".into(),

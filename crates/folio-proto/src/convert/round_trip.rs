@@ -232,7 +232,7 @@ fn message() -> impl Strategy<Value = Message> {
         arguments,
     });
     prop_oneof![
-        "\\PC{0,20}".prop_map(|text| Message::User { text }),
+        "\\PC{0,20}".prop_map(Message::user),
         ("\\PC{0,20}", vec(block, 0..3), vec(tool_call, 0..3)).prop_map(|(text, thinking, calls)| Message::Assistant {
             text,
             thinking,

@@ -288,7 +288,7 @@ fn ended_as(end: End, results: Vec<CallResult>, runs_again: bool) -> Entry {
 
 fn messages() -> Vec<Message> {
     vec![
-        Message::User { text: "Hello".into() },
+        Message::user("Hello"),
         Message::Assistant {
             text: String::new(),
             thinking: vec![],

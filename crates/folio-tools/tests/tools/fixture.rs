@@ -309,7 +309,7 @@ impl ScriptedModels {
     /// Returns the last user message of a request.
     pub(crate) fn message(&self, request: usize) -> String {
         match self.requests()[request].messages.last() {
-            Some(Message::User { text }) => text.clone(),
+            Some(Message::User { text, .. }) => text.clone(),
             other => panic!("the last message is not from the user: {other:?}"),
         }
     }

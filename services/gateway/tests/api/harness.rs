@@ -160,7 +160,7 @@ impl Models for Scripted {
             (model.options.kind, model.options.output_price) = (kind, None);
             models.push(model);
         }
-        let (mut vectors, mut rates) = ("test-vectors".to_owned(), String::new());
+        let (mut vectors, mut rates, mut sees) = ("test-vectors".to_owned(), String::new(), String::new());
         if let Some(set) = self.set.get() {
             let set = set.catalogue(org).await?;
             let set_models = set.list().iter().chain(set.retrieval_models());
@@ -171,8 +171,12 @@ impl Models for Scripted {
             if let Some(model) = set.rerank_model().filter(|model| model.provider != PLATFORM) {
                 rates.clone_from(&model.name);
             }
+            if let Some(model) = set.image_model().filter(|model| model.provider != PLATFORM) {
+                sees.clone_from(&model.name);
+            }
         }
-        Ok(Arc::new(Catalogue::new(models, MODEL.to_owned(), Vec::new()).with_retrieval_models(vectors, rates)))
+        let catalogue = Catalogue::new(models, MODEL.to_owned(), Vec::new()).with_retrieval_models(vectors, rates);
+        Ok(Arc::new(catalogue.with_image_model(sees)))
     }
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
