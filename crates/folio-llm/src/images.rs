@@ -85,7 +85,8 @@ impl Serialize for UserContent<'_> {
         }
         let Some(sent) = self.sent else {
             let (text, count) = (self.text, self.images.len());
-            let text = format!("{text}\n\n[The images of this message ({count}) were not sent: the model accepts no images.]");
+            let text =
+                format!("{text}\n\n[The images of this message ({count}) were not sent: the model accepts no images.]");
             return serializer.serialize_str(&text);
         };
         let mut parts = serializer.serialize_seq(Some(self.images.len().saturating_add(1)))?;
@@ -167,8 +168,12 @@ pub(crate) mod tests {
 
     #[test]
     fn the_newest_images_of_a_request_are_sent_once_each() {
-        let messages =
-            [with_images(&["a", "b", "c", "d"]), with_images(&["e", "f", "g"]), Message::user("x"), with_images(&["h", "b", "i"])];
+        let messages = [
+            with_images(&["a", "b", "c", "d"]),
+            with_images(&["e", "f", "g"]),
+            Message::user("x"),
+            with_images(&["h", "b", "i"]),
+        ];
         let selected: Vec<_> = RequestImages::selected(&messages).iter().map(|image| image.id.clone()).collect();
         let expected = ["i", "b", "h", "g", "f", "e", "d", "c"].map(|name| MessageImageId::derive(&[name]));
         assert_eq!(selected, expected);
@@ -180,7 +185,8 @@ pub(crate) mod tests {
         let mut sent = RequestImages::default();
         sent.insert(image("a").id, Bytes::from(vec![7; 30_000]));
         let images = [image("a"), image("lost")];
-        let content = UserContent { text: "a \"url\":\"data:image/png;base64,quoted text", images: &images, sent: Some(&sent) };
+        let content =
+            UserContent { text: "a \"url\":\"data:image/png;base64,quoted text", images: &images, sent: Some(&sent) };
         let body = serde_json::to_string(&content).unwrap();
         assert!(body.len() > 40_000 && body.contains("[Image 2 of this message is not available.]"), "{}", body.len());
         let tokens = text_tokens(&body);

@@ -81,7 +81,8 @@ impl Body<'_> {
         // A body is mostly text and tools. A few escapes must not copy it into another buffer.
         let bytes = self.text_bytes();
         let images = self.images().0;
-        let mut json = Vec::with_capacity(bytes.saturating_add(bytes / 8).saturating_add(images).saturating_add(FRAME_BYTES));
+        let mut json =
+            Vec::with_capacity(bytes.saturating_add(bytes / 8).saturating_add(images).saturating_add(FRAME_BYTES));
         serde_json::to_writer(&mut json, self)?;
         let tools = &self.request.tools;
         // The tools are already serialized; they become the last member of the object.

@@ -53,7 +53,7 @@ pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>,
         names.find(|name| models.get(name.as_str()).is_some_and(|model| fits(model))).cloned().unwrap_or_default()
     };
     let chosen = |kind: ModelKind, of: fn(&ModelSettings) -> &String, of_table: &String| {
-        first(of, of_table, &|model| model.kind == kind)
+        first(of, of_table, &|model: &ModelOptions| model.kind == kind)
     };
     let default_model = chosen(ModelKind::Chat, |settings| &settings.default_model, &table.default_model);
     let default_embedding_model =

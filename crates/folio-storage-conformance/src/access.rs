@@ -1,5 +1,6 @@
 //! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`],
-//! [`folio_storage::BudgetStore`] and [`folio_storage::VectorCache`].
+//! [`folio_storage::BudgetStore`], [`folio_storage::VectorCache`], [`folio_storage::MessageImageStore`] and
+//! [`folio_storage::ImageAnnotationStore`].
 
 use folio_credit::{Budget, Share};
 use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, User};
@@ -11,6 +12,7 @@ use folio_types::{
 };
 
 use super::context::Context;
+use super::images::check_images;
 use super::{Outcome, check, refused, same};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
@@ -19,7 +21,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     uses(context).await?;
     accounts(context).await?;
     budgets(context).await?;
-    vectors(context).await
+    vectors(context).await?;
+    check_images(context).await
 }
 
 /// A row is written under the values of the row and of its guard, and belongs to one group of one organization.

@@ -152,6 +152,7 @@ layers! {
         resource_usage(org: &OrgId, kind: &'static Kind) -> ResourceUsage;
         content_bytes(org: &OrgId) -> u64;
         set_blob_bytes(org: &OrgId, id: &str, blob: &BlobId, bytes: u64, at: Timestamp) -> ();
+        set_image_bytes(org: &OrgId, id: &str, bytes: u64, at: Timestamp) -> ();
         deleted(kind: &'static Kind, limit: usize) -> Vec<(OrgId, String, Timestamp)>;
         clean_deleted(org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> ();
     }

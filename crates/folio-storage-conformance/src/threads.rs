@@ -94,11 +94,7 @@ async fn beginning(context: &Context) -> Outcome {
         first.change.turns = Some(1);
         Ok(first)
     };
-    let before = Imported {
-        messages: vec![Message::user("before")],
-        working: WorkingState::default(),
-        position: None,
-    };
+    let before = Imported { messages: vec![Message::user("before")], working: WorkingState::default(), position: None };
     let new = NewThread {
         imported: vec![Entry::Imported(before.clone())],
         ..context.new_thread(std::slice::from_ref(&document))

@@ -6,7 +6,7 @@
 //! day: the sweep only sets their expiry. The sweep of the conversations removes them, because a turn may be open.
 //!
 //! An upload stores its bytes before it writes its document, so a crash in between leaves orphaned bytes. A periodic
-//! search lists all blobs and removes those that no document names and that are older than a day. A document is written
+//! search lists all blobs and removes those that no document names, that no live thread contains, and that are older than a day. A document is written
 //! seconds after its blob, and no other upload writes the same blob.
 
 mod op_data;
@@ -240,6 +240,7 @@ impl Sweep {
     async fn document(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {
         self.stores.blobs.delete_document(org, id).await?;
         self.stores.vector_cache().remove_document(org, id).await?;
+        self.stores.image_annotations().remove_document(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_referrers(org, id.as_str(), expires).await
     }

@@ -136,12 +136,7 @@ async fn non_streaming(
 
 /// Completes a reply: counts the usage if the endpoint did not report it, and sets the model name if it is empty. `request`: the
 /// body, and the tokens of its images.
-pub(super) fn finished(
-    mut reply: ModelReply,
-    usage: Option<Usage>,
-    request: (&[u8], u64),
-    model: &str,
-) -> ModelReply {
+pub(super) fn finished(mut reply: ModelReply, usage: Option<Usage>, request: (&[u8], u64), model: &str) -> ModelReply {
     reply.usage = usage.unwrap_or_else(|| counted(&reply, request));
     if reply.model.is_empty() {
         reply.model = model.to_owned();

@@ -39,7 +39,8 @@ fn message(message: &Message) -> Value {
     match message {
         Message::User { text: content, images } => {
             // The event contains no bytes of images.
-            let image = |image: &MessageImage| json!({"type": "blob", "modality": "image", "mime_type": image.media_type});
+            let image =
+                |image: &MessageImage| json!({"type": "blob", "modality": "image", "mime_type": image.media_type});
             let parts: Value = std::iter::once(text(content)).chain(images.iter().map(image)).collect();
             json!({"role": "user", "parts": parts})
         }

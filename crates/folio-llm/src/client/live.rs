@@ -236,7 +236,8 @@ impl LiveStream {
         let (reply, usage) = assembled.map_err(|error| self.invalid_answer(error))?;
         cut_prompt::check(self.fewest_tokens, read).map_err(Failure::refusal)?;
         self.attempt.record(Outcome::Success);
-        self.final_item = Some(Ok(Box::new(finished(reply, usage, (&self.request.json, self.request.images.1), &self.model))));
+        self.final_item =
+            Some(Ok(Box::new(finished(reply, usage, (&self.request.json, self.request.images.1), &self.model))));
         self.phase = Phase::Ended;
         Ok(())
     }

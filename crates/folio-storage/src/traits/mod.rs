@@ -13,8 +13,10 @@ mod budgets;
 mod credit;
 mod erasure;
 mod health;
+mod image_annotations;
 mod job_pages;
 mod job_records;
+mod message_images;
 mod open_turns;
 mod ops;
 mod resources;
@@ -37,8 +39,10 @@ pub use budgets::BudgetStore;
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};
+pub use image_annotations::ImageAnnotationStore;
 pub use job_pages::JobPageStore;
 pub use job_records::{JOB_HINTS, JobRecordStore, create_job, encode_outcome, hint_job, hinted_job, hinted_queue};
+pub use message_images::MessageImageStore;
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use resources::{PAGE_BYTES, ResourceExecutor, ResourceStore, ResourceUsage, StoredResource};
@@ -68,8 +72,9 @@ pub struct Stores {
     /// [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
     /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::accounts`] that of sessions,
-    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, and [`Stores::vector_cache`] that of
-    /// cached vectors.
+    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::vector_cache`] that of
+    /// cached vectors, [`Stores::message_images`] that of images of messages, and [`Stores::image_annotations`] that of
+    /// descriptions of images.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -95,6 +100,19 @@ impl Stores {
 
     pub fn job_pages(&self) -> JobPageStore {
         JobPageStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn message_images(&self) -> MessageImageStore {
+        MessageImageStore {
+            rows: Arc::clone(&self.rows),
+            blobs: Arc::clone(&self.blobs),
+            resources: Arc::clone(&self.resources),
+            threads: Arc::clone(&self.threads),
+        }
+    }
+
+    pub fn image_annotations(&self) -> ImageAnnotationStore {
+        ImageAnnotationStore::new(Arc::clone(&self.rows), Arc::clone(&self.resources))
     }
 
     pub fn vector_cache(&self) -> VectorCache {

@@ -97,6 +97,10 @@ pub trait ResourceExecutor: Send + Sync {
     /// removed. The write with the latest time wins. The deletion of the resource removes the sizes of its blobs.
     async fn set_blob_bytes(&self, org: &OrgId, id: &str, blob: &BlobId, bytes: u64, at: Timestamp) -> Result<()>;
 
+    /// Sets the bytes of an image of messages, which belongs to no resource. `id`: its id in the blob store. 0: the image was
+    /// removed. The write with the latest time wins.
+    async fn set_image_bytes(&self, org: &OrgId, id: &str, bytes: u64, at: Timestamp) -> Result<()>;
+
     /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request
     /// reads.
     async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>>;
