@@ -46,6 +46,7 @@ pub mod limits;
 mod list;
 pub mod mcp_servers;
 pub mod members;
+pub mod message_images;
 pub mod models;
 mod operation;
 pub mod organizations;

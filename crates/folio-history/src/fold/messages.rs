@@ -211,7 +211,7 @@ impl TurnRecord {
     }
 
     fn user_message(&self) -> Message {
-        Message::user(self.accepted.text.clone())
+        Message::User { text: self.accepted.text.clone(), images: self.accepted.images.clone() }
     }
 
     /// Returns true if the turn has a final assistant message.
