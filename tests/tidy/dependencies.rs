@@ -34,7 +34,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-providers", "llm resources storage"),
     ("folio-documents", "history permits quotas resources storage"),
     ("folio-metering", "credit quotas resources storage"),
-    ("folio-tools", "documents history llm metering resources storage"),
+    ("folio-tools", "documents history llm metering passages resources storage"),
     ("folio-mcp", "llm providers resources tools"),
     ("folio-jobs", "history storage"),
     ("folio-webhooks", "history jobs llm providers resources storage"),

@@ -13,6 +13,7 @@ use folio_metering::SharedMeter;
 use folio_quotas::Slots;
 use folio_storage::{JobStore, Stores};
 use folio_tools::Registry;
+use folio_tools::images::ImageSource;
 use folio_tools::mcp::McpServers;
 use folio_trace::TraceContext;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
@@ -63,6 +64,8 @@ pub struct Dependencies {
     pub job_hints: Arc<dyn JobStore>,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
+    /// Reads images of documents for models.
+    pub images: Arc<dyn ImageSource>,
     /// Incarnation of this node. Thread headers name it as the owner.
     pub incarnation: Incarnation,
     pub owners: Arc<dyn Owners>,

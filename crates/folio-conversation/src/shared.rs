@@ -155,10 +155,22 @@ impl Shared {
 
     pub(crate) fn resources(&self) -> ToolResources {
         let dependencies = self.dependencies.clone();
-        let Dependencies { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, .. } =
+        let Dependencies { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, images, .. } =
             dependencies;
         let (tasks, outlines) = (self.tracker.clone(), self.outlines.clone());
-        ToolResources { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, outlines, tasks }
+        ToolResources {
+            stores,
+            models,
+            meter,
+            environment,
+            extraction,
+            job_limits,
+            job_hints,
+            mcp,
+            outlines,
+            images,
+            tasks,
+        }
     }
 
     /// Deletes a thread, and then its images and the credit budgets of its turns, also those that pay for open jobs. If the second step fails, or

@@ -14,6 +14,7 @@ use folio_providers::Providers;
 use folio_resources::quota::Quotas;
 use folio_resources::{Document, Proposal, Resource, Revisioned};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
+use folio_tools::images::NoImages;
 use folio_tools::mcp::McpServers;
 use folio_tools::sections::OutlineCache;
 use folio_tools::{ToolResources, extraction};
@@ -594,6 +595,7 @@ impl Context {
             job_hints: components.jobs.hints().queue(),
             mcp: Arc::clone(&components.mcp),
             outlines: self.operations.inner.outlines.clone(),
+            images: Arc::new(NoImages),
             tasks: components.tasks.clone(),
         }
     }

@@ -1,11 +1,13 @@
 //! Operations on the structure of documents: sections, tables, links and embedded images.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use folio_resources::{
-    Document, EmbeddedImage, ImageId, Link, Outline, Rendition, Section, SectionId, Table, TextId, TextPosition,
+    Document, EmbeddedImage, ImageAnnotation, ImageId, Link, Outline, Rendition, Section, SectionId, Table, TextId,
+    TextPosition,
 };
 use folio_storage::value::PageElements;
 use folio_tools::extraction::check_ready;
@@ -237,9 +239,15 @@ pub struct ListImages {
 pub struct ImagePage {
     pub page: ListPage<OnPage<EmbeddedImage>>,
     pub text: TextId,
+    /// The descriptions of the images of the text, by page and number.
+    pub annotations: BTreeMap<(u32, u32), ImageAnnotation>,
 }
 
 impl ImagePage {
+    pub fn annotation(&self, image: &OnPage<EmbeddedImage>) -> Option<&ImageAnnotation> {
+        self.annotations.get(&(image.page, image.element.number))
+    }
+
     /// Returns the id of an image of the page.
     pub fn id(&self, image: &OnPage<EmbeddedImage>) -> ImageId {
         ImageId { text: self.text.clone(), page: image.page, number: image.element.number }
@@ -253,7 +261,15 @@ impl Operation for ListImages {
     async fn run(self, context: &Context) -> Result<ImagePage> {
         let (document, text) = ready(context, &self.document_id).await?;
         let page = list_elements(context, "images", (&document, &text), &self.list, |page| page.images).await?;
-        Ok(ImagePage { page, text })
+        let generation = document.text_generation.unwrap_or_default();
+        let store = context.stores().image_annotations();
+        let found = if page.items.is_empty() {
+            Vec::new()
+        } else {
+            store.list(&document.org, &document.id, generation).await?
+        };
+        let annotations = found.into_iter().map(|found| ((found.page, found.number), found)).collect();
+        Ok(ImagePage { page, text, annotations })
     }
 }
 

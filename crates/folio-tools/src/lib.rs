@@ -6,7 +6,7 @@
 //! repeated calls are shared. A tool call cannot reach another organization: every store access uses the organization
 //! of the principal.
 //!
-//! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`mcp`] contains the port to the MCP servers of organizations. [`policy`] evaluates the approval policy of the
+//! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`images`] has images of documents described by models. [`mcp`] contains the port to the MCP servers of organizations. [`policy`] evaluates the approval policy of the
 //! organization. [`score`] compares extracted values with expected ones, for evaluations.
 
 mod arguments;
@@ -19,6 +19,7 @@ mod documents;
 pub mod extraction;
 mod find_tools;
 mod help;
+pub mod images;
 pub mod mcp;
 mod models;
 mod output;

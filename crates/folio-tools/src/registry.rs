@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{
-    arguments, auto_create, dictionary, documents, extraction, find_tools, help, mcp, models, profiles, prompts,
-    schemas, tags, tasks,
+    arguments, auto_create, dictionary, documents, extraction, find_tools, help, images, mcp, models, profiles,
+    prompts, schemas, tags, tasks,
 };
 
 /// Registry of profiles and tools. Built once per process.
@@ -105,6 +105,7 @@ impl Registry {
             tags::tools(),
             dictionary::tools(),
             help::tools(),
+            images::tools(),
             models::tools(),
             mcp::tools(),
         ];

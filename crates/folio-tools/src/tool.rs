@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::arguments::{self, Argument};
 use crate::extraction;
+use crate::images::ImageSource;
 use crate::mcp::McpServers;
 use crate::preview::Preview;
 use crate::sections::OutlineCache;
@@ -51,6 +52,8 @@ pub struct ToolResources {
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
     pub outlines: OutlineCache,
+    /// Reads images of documents for models.
+    pub images: Arc<dyn ImageSource>,
     /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,
 }

@@ -7,6 +7,7 @@
 
 mod agent_jobs;
 mod auto_create_jobs;
+mod document_images;
 mod extraction_jobs;
 mod node;
 mod owners;

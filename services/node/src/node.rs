@@ -29,6 +29,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::agent_jobs::{AgentJobs, AgentRuns, TurnRunner};
 use crate::auto_create_jobs::AutoCreateJobs;
+use crate::document_images::DocumentImages;
 use crate::extraction_jobs::ExtractionJobs;
 use crate::owners::ClusterOwners;
 
@@ -217,6 +218,7 @@ impl RunningIncarnation {
             job_limits: parts.jobs.limits,
             job_hints: parts.jobs.hints.queue(),
             mcp: Arc::clone(&parts.mcp),
+            images: Arc::new(DocumentImages(parts.pages.clone())),
             incarnation: incarnation.clone(),
             owners,
             all_nodes: parts.jobs.conversations.clone(),
@@ -269,6 +271,7 @@ async fn start_jobs(
         job_hints: parts.jobs.hints.queue(),
         mcp: Arc::clone(&parts.mcp),
         outlines: OutlineCache::default(),
+        images: Arc::new(DocumentImages(parts.pages.clone())),
         tasks: settlements,
     };
     let placement: Arc<dyn folio_jobs::Placement> = match &parts.cluster {
