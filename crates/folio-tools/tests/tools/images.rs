@@ -101,7 +101,9 @@ async fn an_image_that_cannot_be_described_is_named_with_the_reason() {
     test.assert_errors("image_annotator", cases).await;
     assert!(test.models.requests().is_empty() && usage(&test).await.is_empty());
     // Two answers without a description.
-    ["A pump.", "{}"].map(|answer| test.models.answer(answer));
+    for answer in ["A pump.", "{}"] {
+        test.models.answer(answer);
+    }
     let error = test.error_of("image_annotator", call(&ids[0])).await;
     assert!(error.contains("can be repeated"), "{error}");
     assert_eq!(usage(&test).await.len(), 2, "both calls are charged");
@@ -117,7 +119,9 @@ async fn the_images_of_a_document_are_described_with_reasons_for_those_that_are_
     let none = described(&test, "a").await.unwrap();
     assert_eq!((none.described, none.skipped), (0, [(SkipReason::NoModel, 5)].into()));
     test.models.has_vision.store(true, Ordering::Relaxed);
-    ["A pump.", "A valve."].map(|caption| test.models.answer(&description(caption)));
+    for caption in ["A pump.", "A valve."] {
+        test.models.answer(&description(caption));
+    }
     test.models.fail(ModelError::Refused { status: 400, message: "unsafe image".to_owned() });
     let first = described(&test, "b").await.unwrap();
     assert_eq!((first.described, first.known, first.usage.model_calls), (2, 0, 2));
@@ -136,7 +140,7 @@ async fn the_images_of_a_document_are_described_with_reasons_for_those_that_are_
 
     // Descriptions of an earlier text are not returned, and are removed by the next run.
     with_images(&test, &[&[]]).await;
-    assert_eq!(summaries(&test).await, []);
+    assert!(summaries(&test).await.is_empty());
     assert_eq!(described(&test, "d").await.unwrap(), DescribedImages::default());
     let left = stores.of::<Document>().content_bytes(&test.context.principal.org).await.unwrap();
     assert!(left + 500 < size, "{left} of {size} bytes are left");
