@@ -71,7 +71,7 @@ impl ChatRequest {
             .enumerate()
             .map(|(index, message)| parse_message(message).map_err(|problem| format!("messages[{index}].{problem}")))
             .collect::<Result<Vec<_>, _>>()?;
-        let image_bytes = messages.iter().map(|message| message.image_bytes).sum();
+        let image_bytes: usize = messages.iter().map(|message| message.image_bytes).sum();
         let request = Self {
             model: text(body.get("model")).ok_or("model: must be a string")?,
             stream: body.get("stream").and_then(Value::as_bool).unwrap_or(false),

@@ -148,6 +148,7 @@ impl Models for Scripted {
                 max_output_tokens: 4_000,
                 chat,
                 prompts,
+                vision: name == MODEL,
                 input_price: Some(150_000),
                 output_price: Some(600_000),
                 ..ModelOptions::default()

@@ -320,7 +320,7 @@ fn recursive_and_unusual_schemas_do_not_fail() {
 fn an_image_is_described_by_the_digest_of_its_bytes() {
     let message = |url: &str| {
         let image = json!({"type": "image_url", "image_url": {"url": url}});
-        json!({"role": "user", "content": [{"type": "text", "text": "The image is on page 1."}, image]})
+        json!({"role": "user", "content": [{"type": "text", "text": "Hello."}, image]})
     };
     let text = json!({"type": "string"});
     let schema = json!({"type": "object", "properties": {"caption": text, "steps": {}, "entities": {}}});
