@@ -27,7 +27,7 @@ pub const IMAGE_ANNOTATIONS_MAX: usize = 500;
 pub struct ImageDescription {
     /// One sentence. Not empty.
     pub caption: String,
-    /// What the image shows, part by part: the steps of a process, or the parts of a chart, in their order.
+    /// The content of the image part by part: the steps of a process, or the parts of a chart, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<String>,
     /// Names of persons, organizations, products, places and labels in the image.
