@@ -359,6 +359,25 @@ mod tests {
     }
 
     #[test]
+    fn images_are_described_by_a_chat_model_with_vision_of_the_first_layer_that_has_one() {
+        let sees = ModelOptions { vision: true, ..ModelOptions::default() };
+        let models = [("own-sees".to_owned(), sees.clone()), ("own-blind".to_owned(), ModelOptions::default())];
+        let own = Provider { base_url: "https://z.example/v1".into(), models: models.into(), ..Provider::default() };
+        let mut table = table();
+        table.providers.get_mut("hub").unwrap().models.insert("sees".into(), sees);
+        table.default_image_model = "sees".into();
+        let org = OrgId::derive(&["tenant"]);
+        let chosen = |name: &str| {
+            let tenant = ModelSettings { image_model: name.to_owned(), ..settings(&[("zzz", own.clone())]) };
+            let platform = ModelSettings::default();
+            let layers = (Layer { org: &org, settings: &platform }, Layer { org: &org, settings: &tenant });
+            let open = |_: &OrgId, _: &str, _: &SealedKey| None;
+            resolve(&table, &layers.0, &layers.1, open).options.default_image_model
+        };
+        assert_eq!(["", "own-sees", "own-blind", "deleted"].map(chosen), ["sees", "own-sees", "sees", "sees"]);
+    }
+
+    #[test]
     fn models_for_retrieval_are_those_of_the_first_layer_that_has_them() {
         let of_kind = |kind| ModelOptions { kind, ..ModelOptions::default() };
         let models = [

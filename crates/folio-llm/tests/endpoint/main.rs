@@ -6,6 +6,7 @@ mod bounds;
 mod discovery;
 mod faults;
 mod health;
+mod images;
 mod raw;
 mod refusals;
 mod retrieval;
