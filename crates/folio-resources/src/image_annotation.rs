@@ -30,7 +30,7 @@ pub struct ImageDescription {
     /// The content of the image part by part: the steps of a process, or the parts of a chart, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<String>,
-    /// Names of persons, organizations, products, places and labels in the image.
+    /// Names of persons, organizations, products, locations and labels in the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entities: Vec<String>,
 }

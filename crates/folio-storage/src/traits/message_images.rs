@@ -28,7 +28,7 @@ const ATTEMPTS: usize = 32;
 /// Key of the only row of an image.
 const ROW: &str = "image";
 
-/// Returns the id under which the blob store stores an image, in place of a document.
+/// Returns the id under which the blob store stores an image, instead of that of a document.
 fn owner(image: &MessageImageId) -> DocumentId {
     DocumentId::derive(&["message image", image.as_str()])
 }
