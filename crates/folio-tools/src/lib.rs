@@ -6,7 +6,8 @@
 //! repeated calls are shared. A tool call cannot reach another organization: every store access uses the organization
 //! of the principal.
 //!
-//! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`images`] has images of documents described by models. [`mcp`] contains the port to the MCP servers of organizations. [`policy`] evaluates the approval policy of the
+//! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`images`] has images of documents described by
+//! models. [`mcp`] contains the port to the MCP servers of organizations. [`policy`] evaluates the approval policy of the
 //! organization. [`score`] compares extracted values with expected ones, for evaluations.
 
 mod arguments;
