@@ -20,6 +20,7 @@ mod documents;
 mod erasure;
 mod extract;
 mod faults;
+mod images;
 mod inbox;
 mod isolation;
 mod malformed;
