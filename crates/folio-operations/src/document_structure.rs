@@ -184,7 +184,7 @@ async fn list_elements<T: Serialize + Clone + Send + Sync>(
     name: &str,
     (document, text): (&Document, &TextId),
     request: &ListRequest,
-    of_page: fn(PageElements) -> Vec<T>,
+    of_page: impl Fn(PageElements) -> Vec<T> + Send + Sync,
 ) -> Result<ListPage<OnPage<T>>> {
     filter::require_empty(&request.filter)?;
     let text = text.to_string();
@@ -239,20 +239,22 @@ pub struct ListImages {
 /// The images of a page of the list.
 #[derive(Debug, Clone)]
 pub struct ImagePage {
-    pub page: ListPage<OnPage<EmbeddedImage>>,
+    pub page: ListPage<OnPage<DescribedImage>>,
     pub text: TextId,
-    /// The descriptions of the images of the text, by page and number.
-    pub annotations: BTreeMap<(u32, u32), ImageAnnotation>,
+}
+
+/// An image with its description by a model.
+#[derive(Debug, Clone, Serialize)]
+pub struct DescribedImage {
+    pub image: EmbeddedImage,
+    /// None: no model has described the image.
+    pub annotation: Option<ImageAnnotation>,
 }
 
 impl ImagePage {
-    pub fn annotation(&self, image: &OnPage<EmbeddedImage>) -> Option<&ImageAnnotation> {
-        self.annotations.get(&(image.page, image.element.number))
-    }
-
     /// Returns the id of an image of the page.
-    pub fn id(&self, image: &OnPage<EmbeddedImage>) -> ImageId {
-        ImageId { text: self.text.clone(), page: image.page, number: image.element.number }
+    pub fn id(&self, image: &OnPage<DescribedImage>) -> ImageId {
+        ImageId { text: self.text.clone(), page: image.page, number: image.element.image.number }
     }
 }
 
@@ -262,16 +264,16 @@ impl Operation for ListImages {
 
     async fn run(self, context: &Context) -> Result<ImagePage> {
         let (document, text) = ready(context, &self.document_id).await?;
-        let page = list_elements(context, "images", (&document, &text), &self.list, |page| page.images).await?;
         let generation = document.text_generation.unwrap_or_default();
-        let store = context.stores().image_annotations();
-        let found = if page.items.is_empty() {
-            Vec::new()
-        } else {
-            store.list(&document.org, &document.id, generation).await?
+        let found = context.stores().image_annotations().list(&document.org, &document.id, generation).await?;
+        let annotations: BTreeMap<_, _> = found.into_iter().map(|found| ((found.page, found.number), found)).collect();
+        let described = |page: PageElements| {
+            let annotation = |image: &EmbeddedImage| annotations.get(&(page.number, image.number)).cloned();
+            let described = |image: EmbeddedImage| DescribedImage { annotation: annotation(&image), image };
+            page.images.into_iter().map(described).collect::<Vec<_>>()
         };
-        let annotations = found.into_iter().map(|found| ((found.page, found.number), found)).collect();
-        Ok(ImagePage { page, text, annotations })
+        let page = list_elements(context, "images", (&document, &text), &self.list, described).await?;
+        Ok(ImagePage { page, text })
     }
 }
 

@@ -217,12 +217,7 @@ impl DocumentService for Api {
             ListImages { document_id: fields::id("document_id", &document_id)?, list }
         },
         |images: ImagePage| v1::ListImagesResponse {
-            images: images
-                .page
-                .items
-                .iter()
-                .map(|found| image(images.id(found), found, images.annotation(found)))
-                .collect(),
+            images: images.page.items.iter().map(|found| image(images.id(found), found)).collect(),
             total_size: total_size(images.page.total_size),
             next_page_token: images.page.next_page_token,
         }

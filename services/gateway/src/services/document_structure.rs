@@ -1,10 +1,9 @@
 //! The messages of the structure of documents.
 
-use folio_operations::document_structure::OnPage;
+use folio_operations::document_structure::{DescribedImage, OnPage};
 use folio_proto::{time, v1};
 use folio_resources::{
-    EmbeddedImage, ImageAnnotation, ImageDescription, ImageId, Link, LinkTarget, PageArea, Section, SectionId, Table,
-    TextId,
+    ImageAnnotation, ImageDescription, ImageId, Link, LinkTarget, PageArea, Section, SectionId, Table, TextId,
 };
 
 /// `pages`: the number of pages of the document.
@@ -47,19 +46,16 @@ pub(super) fn link(OnPage { page, element }: OnPage<Link>) -> v1::DocumentLink {
     v1::DocumentLink { page, anchor_text: anchor, target: Some(target), bounding_box: bounding_box(area) }
 }
 
-pub(super) fn image(
-    id: ImageId,
-    OnPage { page, element }: &OnPage<EmbeddedImage>,
-    annotation: Option<&ImageAnnotation>,
-) -> v1::DocumentImage {
+pub(super) fn image(id: ImageId, found: &OnPage<DescribedImage>) -> v1::DocumentImage {
+    let DescribedImage { image, annotation } = &found.element;
     v1::DocumentImage {
         image_id: id.to_string(),
-        page: *page,
-        caption: element.caption.clone(),
-        width: element.width,
-        height: element.height,
-        bounding_box: bounding_box(element.area),
-        annotation: annotation.map(described),
+        page: found.page,
+        caption: image.caption.clone(),
+        width: image.width,
+        height: image.height,
+        bounding_box: bounding_box(image.area),
+        annotation: annotation.as_ref().map(described),
     }
 }
 
