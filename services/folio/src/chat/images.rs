@@ -44,3 +44,17 @@ impl NextImages {
         self.0.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::view;
+    use super::*;
+
+    #[test]
+    fn an_earlier_message_is_shown_with_its_images() {
+        let image = v1::MessageImage { width: 600, height: 400, ..v1::MessageImage::default() };
+        let user = v1::UserMessage { text: "look".to_owned(), images: vec![image] };
+        let message = v1::Message { kind: Some(v1::message::Kind::User(user)), ..v1::Message::default() };
+        assert_eq!(view::texts(&view::message(&message, Some(80))), ["you: look", "→ image, 600 x 400 pixels"]);
+    }
+}
