@@ -1,9 +1,14 @@
 //! Images: a model describes those of documents, and receives those of messages.
 
+use std::io::Write as _;
+use std::process::Stdio;
+
 use folio_proto::v1;
 use folio_testkit::structured_pdf::structured_pdf;
 
 use crate::client::{Client, ask};
+use crate::process::{binary, command};
+use crate::program::{Output, Running};
 use crate::sandbox::{Sandbox, Setup};
 use crate::within;
 
@@ -105,4 +110,33 @@ async fn an_image_of_a_message_survives_a_kill_and_is_removed_with_its_thread() 
     within("a deletion", client.threads.clone().delete_thread(delete)).await.expect("the thread is deleted");
     let missing = image(&client, &id, &thread).await.expect_err("a removed image");
     assert_eq!(missing.code(), tonic::Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_chat_in_the_terminal_sends_an_image() {
+    let sandbox = sandbox().await;
+    let client = sandbox.client().await;
+    let document = client.upload("a.pdf", &structured_pdf()).await;
+    let data = png(&client, &images(&client, &document).await[0].image_id).await;
+    std::fs::write(sandbox.folder().join("picture.png"), data).expect("the image is written");
+    let (token, url) = (sandbox.token(), sandbox.url());
+    let server = url.trim_start_matches("http://");
+    let mut child = command(binary("folio"), sandbox.folder(), &[("FOLIO_TOKEN", token.as_str())])
+        .args(["chat", document.as_str(), "--image", "picture.png", "--server", server])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("folio chat starts");
+    let output = Output::of(child.stdout.take().expect("stdout is piped"));
+    let mut input = child.stdin.take().expect("stdin is piped");
+    let mut running = Running(child);
+    writeln!(input, "/image\nlook").expect("the chat reads its input");
+    output.until("One image.", 1).await;
+    drop(input);
+    output.wait("the end of the chat", || output.is_complete().then_some(())).await;
+    assert!(running.0.wait().expect("the chat ends").success(), "{}", output.raw());
+    let shown = output.shown();
+    assert!(shown.contains("picture.png (32 x 32 pixels) is sent with the next message"), "{shown}");
+    assert!(shown.contains("(images of the next message: 1)"), "{shown}");
+    assert_eq!(sent_images(&sandbox).await, 1);
 }

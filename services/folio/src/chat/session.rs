@@ -378,7 +378,7 @@ impl Session {
                 self.screen.line(DIM, &line);
             }
             Command::Image(None) => {
-                let line = format!("({} images are sent with the next message)", self.images.ids().len());
+                let line = format!("(images of the next message: {})", self.images.ids().len());
                 self.screen.line(DIM, &line);
             }
             Command::Thinking(None) if self.view.thinking().is_empty() => self.screen.line(DIM, "(no thinking yet)"),
