@@ -7,7 +7,7 @@ use folio_tools::images::{ImageSource, ReadImage};
 use folio_types::Result;
 
 /// Reads embedded images in the child processes that render pages.
-pub(crate) struct DocumentImages(pub(crate) PageRenderer);
+pub struct DocumentImages(pub PageRenderer);
 
 #[async_trait]
 impl ImageSource for DocumentImages {

@@ -13,5 +13,6 @@ mod node;
 mod owners;
 mod peer;
 
+pub use document_images::DocumentImages;
 pub use folio_conversation::{Options, SharedTurnStores};
 pub use node::{ClusterParts, JobParts, Node, NodeParts};
