@@ -117,7 +117,7 @@ async fn times(models: &OpenAiModels, org: &OrgId, calls: usize) -> Result<Perce
 }
 
 async fn call(models: &OpenAiModels, org: &OrgId) -> Result<()> {
-    let messages = vec![Message::User { text: "the total?".to_owned() }];
+    let messages = vec![Message::user("the total?".to_owned())];
     let request = ModelRequest::new(org.clone(), "scripted", messages);
     models.complete(request).await?;
     Ok(())

@@ -20,6 +20,7 @@ mod documents;
 mod erasure;
 mod extract;
 mod faults;
+mod images;
 mod inbox;
 mod ingestion_agents;
 mod ingestions;

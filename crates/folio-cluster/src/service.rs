@@ -202,6 +202,14 @@ impl ConversationService for NodeService {
         .await
     }
 
+    async fn upload_image(&self, _: Request<v1::UploadImageRequest>) -> Reply<v1::UploadImageResponse> {
+        gateway_only()
+    }
+
+    async fn get_image(&self, _: Request<v1::GetImageRequest>) -> Reply<v1::GetImageResponse> {
+        gateway_only()
+    }
+
     async fn list_profiles(&self, _: Request<v1::ListProfilesRequest>) -> Reply<v1::ListProfilesResponse> {
         gateway_only()
     }

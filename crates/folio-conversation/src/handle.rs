@@ -13,6 +13,7 @@ use folio_metering::SharedMeter;
 use folio_quotas::Slots;
 use folio_storage::{JobStore, Stores};
 use folio_tools::Registry;
+use folio_tools::images::ImageSource;
 use folio_tools::ingestion::PassageIngester;
 use folio_tools::mcp::McpServers;
 use folio_tools::retrieval::Retriever;
@@ -65,6 +66,8 @@ pub struct Dependencies {
     pub job_hints: Arc<dyn JobStore>,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
+    /// Reads images of documents for models.
+    pub images: Arc<dyn ImageSource>,
     /// Finds passages of documents.
     pub retriever: Arc<dyn Retriever>,
     /// Makes passages of documents.

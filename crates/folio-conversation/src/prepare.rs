@@ -76,6 +76,9 @@ fn chat_digest(command: &ChatCommand) -> Digest {
     if let (Some(call), Some(content)) = (&command.direct_call, content.as_object_mut()) {
         content.insert("direct_call".to_owned(), json!({ "tool": call.tool, "arguments": call.arguments }));
     }
+    if let (false, Some(content)) = (command.images.is_empty(), content.as_object_mut()) {
+        content.insert("images".to_owned(), json!(command.images));
+    }
     Digest::of_json(&content)
 }
 

@@ -167,11 +167,12 @@ impl Shared {
             passages: dependencies.passages,
             outlines: self.outlines.clone(),
             retriever: dependencies.retriever,
+            images: dependencies.images,
             tasks: self.tracker.clone(),
         }
     }
 
-    /// Deletes a thread and then the credit budgets of its turns, also those that pay for open jobs. If the second step fails, or
+    /// Deletes a thread, and then its images and the credit budgets of its turns, also those that pay for open jobs. If the second step fails, or
     /// a job writes at the same time, the row of a budget remains until the organization is erased; it contains ids and numbers
     /// only.
     pub(crate) async fn delete_thread(&self, org: &OrgId, thread: &ThreadId, by: Option<&OpKey>) -> Result<()> {
@@ -179,6 +180,10 @@ impl Shared {
         stores.threads.delete(org, thread, by).await?;
         if let Err(error) = stores.budgets().remove(org, thread.as_str()).await {
             tracing::debug!(%thread, %error, "cannot remove the credit budget of a deleted thread");
+        }
+        let now = self.dependencies.environment.now();
+        if let Err(error) = stores.message_images().remove_thread(org, thread, now).await {
+            tracing::warn!(%thread, %error, "the images of a deleted thread are left to the search for orphaned bytes");
         }
         Ok(())
     }

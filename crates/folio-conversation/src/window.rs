@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use folio_history::{History, shorten_results};
-use folio_llm::Tools;
+use folio_llm::{Tools, image_tokens};
 use folio_tools::extraction::{PAGE_TEXT_TOOL, page_text_removed};
 use folio_types::limits;
 use folio_types::message::Message;
@@ -40,6 +40,11 @@ impl Window {
         before.iter_mut().for_each(|group| remove_page_texts(group, 0));
         remove_page_texts(&mut current, PAGE_TEXT_ROUNDS);
         Self { before, current }
+    }
+
+    /// Returns true if a message of the current turn contains an image.
+    pub(crate) fn has_images(&self) -> bool {
+        self.current.iter().any(|message| !message.images().is_empty())
     }
 
     /// Removes the thinking of other models, because a provider may refuse its signatures.
@@ -114,7 +119,11 @@ pub(crate) fn estimated_tokens(text: &str) -> usize {
 
 fn message_tokens(message: &Message) -> usize {
     let text = match message {
-        Message::User { text } => estimated_tokens(text),
+        Message::User { text, images } => {
+            let images = images.iter().map(|image| image_tokens(image.width, image.height));
+            let images = images.fold(0, u64::saturating_add);
+            estimated_tokens(text).saturating_add(usize::try_from(images).unwrap_or(usize::MAX))
+        }
         Message::Tool { content, .. } => estimated_tokens(content),
         Message::Assistant { text, thinking, calls } => {
             let thinking: usize = thinking.iter().filter(|b| b.is_signed()).map(|b| estimated_tokens(&b.text)).sum();
@@ -140,13 +149,13 @@ pub(crate) fn messages_tokens(messages: &[Message]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use folio_types::message::ToolCall;
+    use folio_types::message::{MessageImage, ToolCall};
     use serde_json::json;
 
     use super::*;
 
     fn user(text: &str) -> Message {
-        Message::User { text: text.to_owned() }
+        Message::user(text.to_owned())
     }
 
     fn round(id: &str, result: &str) -> Vec<Message> {
@@ -174,6 +183,22 @@ mod tests {
             assert!(tokens <= 2_000, "{}: {tokens}", profile.profile.name);
         }
         assert_eq!(tool_tokens(&Tools::default()), 0);
+    }
+
+    #[test]
+    fn an_image_counts_as_tokens_of_its_message() {
+        let id = folio_types::MessageImageId::derive(&["i"]);
+        let image = MessageImage { id, media_type: "image/jpeg".into(), width: 2_048, height: 1_024, bytes: 1 };
+        let with_images = |count| Message::User { text: "look".to_owned(), images: vec![image.clone(); count] };
+        let tokens = |count| messages_tokens(&[with_images(count)]);
+        assert!(tokens(1) > 1_000 && tokens(2) - tokens(1) == tokens(1) - tokens(0), "{}", tokens(1));
+        let window = Window {
+            before: vec![vec![user("newest")], vec![with_images(1)], vec![user("old")]],
+            current: vec![user("now")],
+        };
+        assert!(!window.has_images(), "the image is in an earlier turn");
+        assert_eq!(window.fit(1_000, 1_000).unwrap(), vec![user("newest"), user("now")]);
+        assert!(Window { before: vec![], current: vec![with_images(1)] }.has_images());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use folio_permits::{Amount, Bounds, Permits};
+use folio_permits::{Amount, Bounds, Permit, Permits};
 use folio_resources::{Document, ImageFormat, PageImage, Rendition, TextState};
 use folio_storage::Stores;
 use folio_types::{BlobKey, DocumentId, Environment, Error, OrgId, Reason, Result};
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::ingest::attempts::{SCRATCH_PREFIX, copy, disk};
 use crate::isolate::{ChildError, ChildProcesses, Files};
 use crate::memory;
+use crate::model_image::{ModelImage, model_image};
 use crate::options::Options;
 use crate::reader;
 use crate::sniff::{Route, is_image, is_mail, route};
@@ -84,9 +85,7 @@ impl PageRenderer {
     pub async fn render(&self, org: &OrgId, id: &DocumentId, rendition: &Rendition) -> Result<()> {
         let document = self.document(org, id).await?;
         let method = self.method(&document, rendition)?;
-        let _permit = self.permits.acquire(org, 1, Instant::now() + WAIT).await.map_err(|_| {
-            Error::exhausted(Reason::Overloaded, "too many renditions of documents are made").retry_after(RETRY_SOON)
-        })?;
+        let _permit = self.permit(org).await?;
         let key = BlobKey { blob: rendition.blob(&document), ..document.blob_key() };
         // Another request may have made the rendition meanwhile.
         if self.stores.blobs.open(&key).await?.is_some() {
@@ -107,6 +106,35 @@ impl PageRenderer {
             Method::Text => self.write_text(&document, folder).await?,
         };
         self.store(&key, rendered).await
+    }
+
+    /// Returns an image that is embedded in a PDF file, for a model. The copy of the image that [`Self::render`] makes is stored.
+    ///
+    /// # Errors
+    /// Those of [`Self::render`], and `INVALID_FIELD` of `image_id` if the image cannot be made smaller.
+    pub async fn embedded_for_model(
+        &self,
+        org: &OrgId,
+        id: &DocumentId,
+        (page, number): (u32, u32),
+    ) -> Result<ModelImage> {
+        let rendition = Rendition::Embedded { page, number };
+        self.render(org, id, &rendition).await?;
+        let document = self.document(org, id).await?;
+        let key = BlobKey { blob: rendition.blob(&document), ..document.blob_key() };
+        let blob = self.stores.blobs.open(&key).await?.ok_or_else(|| Error::not_found("document", id))?;
+        let _permit = self.permit(org).await?;
+        let folder =
+            tempfile::Builder::new().prefix(SCRATCH_PREFIX).tempdir_in(self.options.scratch()).map_err(disk)?;
+        let file = folder.path().join("image");
+        copy(blob, &file).await?;
+        model_image(&self.options, folder.path(), &file, "image_id").await
+    }
+
+    async fn permit(&self, org: &OrgId) -> Result<Permit<OrgId>> {
+        self.permits.acquire(org, 1, Instant::now() + WAIT).await.map_err(|_| {
+            Error::exhausted(Reason::Overloaded, "too many renditions of documents are made").retry_after(RETRY_SOON)
+        })
     }
 
     async fn document(&self, org: &OrgId, id: &DocumentId) -> Result<Document> {

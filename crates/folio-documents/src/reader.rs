@@ -419,6 +419,7 @@ fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
             Line::Refused { reason } => return Err(ReadError::Failed(reason)),
             Line::Locked { reason } => return Err(ReadError::Locked(reason)),
             Line::Image
+            | Line::ModelImage { .. }
             | Line::Part { .. }
             | Line::RefusedPart { .. }
             | Line::FirstLevelBookmarks(_)

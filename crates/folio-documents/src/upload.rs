@@ -9,6 +9,8 @@
 //! stored nor sent to another process. If the process dies between the document and its text, ingestion reports that the
 //! PDF is protected; the repeated upload stores the text.
 
+mod message_image;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -372,7 +374,7 @@ impl Uploader {
     pub(crate) async fn reader_permit(&self, org: &OrgId) -> Result<Permit<OrgId>> {
         let deadline = Instant::now() + PROTECTED_WAIT;
         self.protected.acquire(org, 1, deadline).await.map_err(|_| {
-            Error::exhausted(Reason::Overloaded, "too many PDFs of requests are read").retry_after(PROTECTED_RETRY)
+            Error::exhausted(Reason::Overloaded, "too many files of requests are read").retry_after(PROTECTED_RETRY)
         })
     }
 

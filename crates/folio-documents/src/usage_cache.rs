@@ -75,9 +75,18 @@ impl UsageCache {
 
     /// Adds a document that this process stored.
     pub(crate) async fn add(&self, org: &OrgId, bytes: u64) {
+        self.add_usage(org, ResourceUsage { count: 1, bytes }).await;
+    }
+
+    /// Adds content that this process stored and that belongs to no document.
+    pub(crate) async fn add_content(&self, org: &OrgId, bytes: u64) {
+        self.add_usage(org, ResourceUsage { count: 0, bytes }).await;
+    }
+
+    async fn add_usage(&self, org: &OrgId, added: ResourceUsage) {
         if let Some(cached) = self.organizations.get(org).await {
             let mut usage = cached.usage.lock().unwrap_or_else(PoisonError::into_inner);
-            *usage = *usage + ResourceUsage { count: 1, bytes };
+            *usage = *usage + added;
         }
     }
 

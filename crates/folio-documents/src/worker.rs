@@ -86,6 +86,8 @@ pub(crate) enum Job {
     Image { is_pdf: bool, page: u32, dpi: u32, is_webp: bool },
     /// Writes an image that is embedded in the PDF file on standard input.
     EmbeddedImage { page: u32, number: u32 },
+    /// Writes the image file on standard input as a JPEG image of bounded size, without its metadata.
+    ModelImage { max_pixels: u32, max_bytes: u64 },
     /// Writes the pages of the image file on standard input as a PDF file.
     PdfOfImage { max_pages: u32 },
     /// Writes the parts of the mail or archive on standard input.
@@ -147,6 +149,8 @@ pub(crate) enum Line {
     },
     /// The image of the page, or the PDF file. Its bytes follow the line.
     Image,
+    /// The image of [`Job::ModelImage`] with its size in pixels. Its bytes follow the line.
+    ModelImage { width: u32, height: u32 },
     /// The next part. Its bytes follow the line.
     Part {
         /// Name or path in the file. Empty: the part has none.
@@ -264,6 +268,9 @@ fn read(job: Job) -> io::Result<()> {
                     }
                 }
                 Job::EmbeddedImage { page, number } => embedded_image::write(input, page, number, &mut output)?,
+                Job::ModelImage { max_pixels, max_bytes } => {
+                    image::write_for_model(input, max_pixels, max_bytes, &mut output)?;
+                }
                 Job::PdfOfImage { max_pages } => image::write_pdf(input, max_pages, &mut output)?,
                 Job::Text { max_pages, document_chars } => text::read(&input, max_pages, document_chars, &mut output)?,
                 Job::Unpack { media_type, limits } => unpack::run(input, &media_type, limits, &mut output)?,

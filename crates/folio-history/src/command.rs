@@ -5,7 +5,7 @@
 //! the thread checks the rest: profile, documents and pending calls.
 
 use folio_types::message::Message;
-use folio_types::{CallId, Digest, DocumentId, RequestId, ThreadId, Timestamp, TurnId};
+use folio_types::{CallId, Digest, DocumentId, MessageImageId, RequestId, ThreadId, Timestamp, TurnId};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -48,6 +48,10 @@ pub struct ChatCommand {
     pub direct_call: Option<DirectCall>,
     /// Idempotency key: a repeated request joins, resumes or repeats its turn. None: the request is not idempotent.
     pub request_id: Option<RequestId>,
+    /// The images of the message, without duplicates, at most
+    /// [`MESSAGE_IMAGES_MAX`](folio_types::limits::MESSAGE_IMAGES_MAX). Empty with a direct call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<MessageImageId>,
 }
 
 /// A tool call that a client names. Its turn makes no model call: it pauses, runs the call and ends like a round of a model.

@@ -11,7 +11,7 @@ pub use crate::task::{Group, GroupTask};
 pub use crate::turn_profile::{AnswerType, TurnProfile};
 use folio_resources::policy::{ApprovalRequirement, Policy};
 use folio_types::Error;
-use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
+use folio_types::message::{FinishReason, Message, MessageImage, ThinkingBlock, Usage};
 use folio_types::op::{Expected, Target};
 use folio_types::{
     Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, RequestId, Role, SchemaId, SchemaRevId,
@@ -90,6 +90,9 @@ pub struct Accepted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     pub text: String,
+    /// The images of the message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<MessageImage>,
     pub mentions: Vec<Mention>,
     pub options: TurnOptions,
     /// Number of user and final assistant messages to keep; later ones are dropped. None: all.
@@ -112,6 +115,7 @@ impl Accepted {
             user,
             role: None,
             text: text.to_owned(),
+            images: Vec::new(),
             mentions: Vec::new(),
             options: TurnOptions::default(),
             truncate_to: None,

@@ -3,7 +3,7 @@
 //! | mode | summaries | chunks and index |
 //! |---|---|---|
 //! | `index` | those that an earlier ingestion of the same text has stored | by code |
-//! | `fast` | a model call for each part without a stored summary | by code |
+//! | `fast` | a model call for each part and each image without a stored description | by code |
 //! | `agentic` | the tool `summary_store` | the tools `chunk_generate` and `rag_chunk_index`, which run the same code |
 //!
 //! All modes divide the document with the context that [`stored_context`] reads, so that equal summaries give equal passages. Without
@@ -18,6 +18,7 @@ use folio_history::job::JobHeader;
 use folio_passages::Context;
 use folio_resources::{Document, SectionId, TextId, TextState};
 use folio_tools::ToolResources;
+use folio_tools::images::{DescribeCall, describe_images, stored_summaries};
 use folio_tools::ingestion::{
     ChunkOverrides, GeneratedChunks, IndexCall, NetworkJob, NetworkRun, PassageIngester, SummaryRun,
     document_summaries, summarize,
@@ -34,6 +35,8 @@ use crate::vectors::targets;
 const VECTORS_CALL: u32 = 1;
 /// Number of the call of an attempt whose key precedes the keys of the calls that summarize.
 const SUMMARIES_CALL: u32 = 2;
+/// Number of the call of an attempt whose key precedes the keys of the calls that describe images.
+const IMAGES_CALL: u32 = 3;
 
 /// Runs turns of agents for jobs.
 #[async_trait]
@@ -69,10 +72,11 @@ impl Agents {
 async fn stored_context(resources: &ToolResources, document: &Document) -> Result<Context> {
     let summaries = document_summaries(resources, document).await?;
     let text = TextId::of(document).ok_or_else(|| Error::internal("a text that is ready has no generation"))?;
+    let images = stored_summaries(&resources.stores, document).await?;
     let id = |number| SectionId { text: text.clone(), number, rest: None }.to_string();
     let section_summaries: BTreeMap<String, String> =
         summaries.sections.into_iter().map(|(number, summary)| (id(number), summary)).collect();
-    Ok(Context { document_summary: summaries.document, section_summaries, ..Context::default() })
+    Ok(Context { document_summary: summaries.document, section_summaries, images, ..Context::default() })
 }
 
 /// Returns the document of an ingestion, if its text is ready.
@@ -107,6 +111,13 @@ impl NetworkModes for Agents {
         let of_document = SummaryRun { document: &document, user: &user, key, model: None, dictionary: &dictionary };
         let report = summarize(&knowledge.resources, &of_document).await?;
         tracing::debug!(document = %document.id, ?report, "a document was summarized");
+        let call = DescribeCall { user, key: run.run.ledger_key(IMAGES_CALL) };
+        match describe_images(&knowledge.resources, &document.org, &document.id, &call).await {
+            Ok(report) => tracing::debug!(document = %document.id, ?report, "the images of a document were described"),
+            // The ingestion ends without passages.
+            Err(error) if error.reason == Reason::NotFound => return Ok(Context::default()),
+            Err(error) => return Err(error),
+        }
         stored_context(&knowledge.resources, &document).await
     }
 

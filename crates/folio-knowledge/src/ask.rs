@@ -225,7 +225,7 @@ async fn call(
         response_format: model.options.json_schema.then(format),
         max_output_tokens: Some(output),
         temperature: Some(Temperature::default()),
-        ..ModelRequest::new(principal.org.clone(), &model.name, vec![Message::User { text: sent.message.clone() }])
+        ..ModelRequest::new(principal.org.clone(), &model.name, vec![Message::user(sent.message.clone())])
     };
     let reply = complete_metered(resources, call, request).await??;
     Ok((u32::try_from(sent.texts.len()).unwrap_or(u32::MAX), reply))

@@ -282,7 +282,7 @@ impl Steward<'_> {
             system: SYSTEM.to_owned(),
             response_format: model.options.json_schema.then(response_format),
             max_output_tokens: Some(answer),
-            ..ModelRequest::new(self.run.org.clone(), &model.name, vec![Message::User { text }])
+            ..ModelRequest::new(self.run.org.clone(), &model.name, vec![Message::user(text)])
         };
         (call, request)
     }

@@ -122,6 +122,7 @@ impl Sandbox {
             passages: Arc::new(folio_tools::ingestion::NoPassages),
             outlines: OutlineCache::default(),
             retriever: Arc::new(folio_tools::retrieval::NoRetriever),
+            images: Arc::new(folio_tools::images::NoImages),
             tasks: TaskTracker::new(),
         };
         let index = EmbeddedIndex::open(folder.path().join("index"), EmbeddedOptions::default()).unwrap();

@@ -21,6 +21,7 @@ pub struct Catalogue {
     fallbacks: Vec<String>,
     embedding_model: String,
     rerank_model: String,
+    image_model: String,
 }
 
 impl Catalogue {
@@ -39,6 +40,12 @@ impl Catalogue {
     #[must_use]
     pub fn with_retrieval_models(self, embedding_model: String, rerank_model: String) -> Self {
         Self { embedding_model, rerank_model, ..self }
+    }
+
+    /// Sets the model that describes images. Empty: none.
+    #[must_use]
+    pub fn with_image_model(self, image_model: String) -> Self {
+        Self { image_model, ..self }
     }
 
     /// Returns every enabled chat model: the default first, the others sorted by name.
@@ -78,6 +85,26 @@ impl Catalogue {
     /// Returns the model for reranking (None: the chosen one). The error `MODEL_NOT_AVAILABLE` lists the rerank models.
     pub fn for_reranking(&self, name: Option<&str>) -> Result<&ModelInfo> {
         self.require_retrieval(name.unwrap_or(&self.rerank_model), "reranking", ModelKind::Rerank)
+    }
+
+    /// Returns the model that describes the organization's images. None: no image is described.
+    pub fn image_model(&self) -> Option<&ModelInfo> {
+        self.get(&self.image_model).filter(|model| model.options.vision)
+    }
+
+    /// Returns the model for descriptions of images (None: the chosen one). The error `MODEL_NOT_AVAILABLE` lists the chat models
+    /// with vision.
+    pub fn for_images(&self, name: Option<&str>) -> Result<&ModelInfo> {
+        self.require(Some(name.unwrap_or(&self.image_model)), "descriptions of images", |model| model.options.vision)
+    }
+
+    /// Fails unless a model accepts images in messages. The error `MODEL_NOT_AVAILABLE` lists the models for chats that do.
+    pub fn require_vision(&self, model: &ModelInfo) -> Result<()> {
+        if model.options.vision {
+            return Ok(());
+        }
+        let able = self.models.iter().filter(|model| model.options.chat && model.options.vision);
+        Err(not_available(&model.name, "messages with images", able))
     }
 
     /// Returns the model for a chat (None: the default). The error `MODEL_NOT_AVAILABLE` lists the models that chats
@@ -194,6 +221,34 @@ mod tests {
         assert_eq!(names(catalogue.candidates(reads, |model| model.options.prompts)), ["reads", "both"]);
         let both = catalogue.get("both").unwrap();
         assert_eq!(names(catalogue.candidates(both, |_| true)), ["both", "talks"]);
+    }
+
+    #[test]
+    fn only_chat_models_with_vision_receive_images() {
+        let model = |name: &str, kind, vision, chat| ModelInfo {
+            name: name.to_owned(),
+            options: ModelOptions { kind, vision, chat, ..ModelOptions::default() },
+            ..ModelInfo::default()
+        };
+        let models = vec![
+            model("sees", ModelKind::Chat, true, true),
+            model("describes", ModelKind::Chat, true, false),
+            model("blind", ModelKind::Chat, false, true),
+            model("vectors", ModelKind::Embedding, true, true),
+        ];
+        let catalogue = Catalogue::new(models, "blind".to_owned(), Vec::new());
+        assert!(catalogue.image_model().is_none(), "no model was chosen");
+        assert_eq!(catalogue.for_images(None).unwrap_err().details["allowed"], "describes, sees");
+        let catalogue = catalogue.with_image_model("describes".to_owned());
+        assert_eq!(catalogue.image_model().unwrap().name, "describes");
+        assert_eq!(catalogue.for_images(None).unwrap().name, "describes");
+        for name in ["blind", "vectors", "other"] {
+            assert_eq!(catalogue.for_images(Some(name)).unwrap_err().reason, Reason::ModelNotAvailable, "{name}");
+        }
+        assert!(catalogue.clone().with_image_model("blind".to_owned()).image_model().is_none());
+        assert!(catalogue.require_vision(catalogue.get("sees").unwrap()).is_ok());
+        let refused = catalogue.require_vision(catalogue.get("blind").unwrap()).unwrap_err();
+        assert_eq!(refused.details["allowed"], "sees");
     }
 
     #[test]

@@ -131,9 +131,11 @@ impl Table {
         let embedding = named(&options.default_embedding_model, ModelKind::Embedding)
             .or_else(|| first(of_kind(ModelKind::Embedding).next()));
         let rerank = named(&options.default_rerank_model, ModelKind::Rerank);
+        let image = named(&options.default_image_model, ModelKind::Chat);
         let catalogue = Catalogue::new(models, chat.unwrap_or_default(), options.fallbacks.clone());
         let retrieval = (embedding.unwrap_or_default(), rerank.unwrap_or_default());
-        self.catalogue = Arc::new(catalogue.with_retrieval_models(retrieval.0, retrieval.1));
+        let catalogue = catalogue.with_retrieval_models(retrieval.0, retrieval.1);
+        self.catalogue = Arc::new(catalogue.with_image_model(image.unwrap_or_default()));
     }
 }
 

@@ -8,6 +8,7 @@
 //! `async-openai` sends the other requests.
 //!
 //! - [`Models`], [`ModelRequest`], [`ModelEvent`], [`Progress`]: the port
+//! - [`RequestImages`]: the images of a request
 //! - [`EmbeddingRequest`], [`RerankRequest`]: models for retrieval; [`batches()`]: the bounds of their requests
 //! - [`Catalogue`]: the models that an organization may call
 //! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
@@ -21,6 +22,7 @@ mod batches;
 mod catalogue;
 mod client;
 mod error_message;
+mod images;
 mod model;
 mod network;
 pub mod options;
@@ -38,9 +40,10 @@ pub use client::{
     AccountOwner, CONTEXT_VARIABLE, DetectedEndpoint, EndpointStatus, Endpoints, LOCAL_ENDPOINTS, ListedModel,
     LocalEndpoint, OpenAiModels, TENANTS, detect_local, discover_context_sizes,
 };
+pub use images::{REQUEST_IMAGES_MAX, RequestImages};
 pub use model::*;
 pub use network::{AddressPolicy, Network};
 pub use options::{ModelKind, ModelOptions, Options, ProviderOptions};
 pub use progress::Progress;
-pub use tokens::{MESSAGE_OVERHEAD_TOKENS, count_tokens, prefix_within_tokens};
+pub use tokens::{MESSAGE_OVERHEAD_TOKENS, count_tokens, image_tokens, prefix_within_tokens};
 pub use tools::{ToolDefinition, Tools};

@@ -12,6 +12,7 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 
 use crate::catalogue::Catalogue;
+use crate::images::RequestImages;
 use crate::progress::Progress;
 use crate::tools::Tools;
 
@@ -27,6 +28,9 @@ pub struct ModelRequest {
     pub system: String,
     /// Conversation, in which every tool call has a result.
     pub messages: Vec<Message>,
+    /// Bytes of the images of the messages. A note replaces an image that is missing here, and every image if the model has no
+    /// vision.
+    pub images: RequestImages,
     /// System message after the conversation, for content that changes between calls: a change leaves the prompt before it
     /// in the provider's cache. Empty: none.
     pub state: String,
@@ -53,6 +57,7 @@ impl ModelRequest {
             model: model.into(),
             system: String::new(),
             messages,
+            images: RequestImages::default(),
             state: String::new(),
             tools: Tools::default(),
             response_format: None,

@@ -25,7 +25,7 @@ pub use local::LocalOptions;
 pub use openai::OPENAI_BASE_URL;
 
 /// Estimated size of a token in a request, in bytes.
-const BYTES_PER_TOKEN: usize = 4;
+pub(crate) const BYTES_PER_TOKEN: usize = 4;
 
 /// Settings of the model endpoints, as in this part of a `folio.toml`:
 ///
@@ -41,6 +41,8 @@ pub struct Options {
     pub default_embedding_model: String,
     /// Default rerank model. Empty: none.
     pub default_rerank_model: String,
+    /// Default model for descriptions of images, a chat model with `vision`. Empty: none, so that no image is described.
+    pub default_image_model: String,
     /// Fallback models, best first, used if the endpoint of a model is unavailable or limits the rate. Empty: none.
     pub fallbacks: Vec<String>,
     /// Providers by name. The operator chooses the names.

@@ -9,6 +9,7 @@ use folio_types::message::{Message, ThinkingBlock, ToolCall};
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
 
+use crate::images::UserContent;
 use crate::model::ModelRequest;
 use crate::options::{ModelOptions, OutputLimitField, THINKING_TOKENS_MIN};
 
@@ -62,7 +63,7 @@ impl Body<'_> {
     /// Returns the bytes of the texts and tools, before texts are escaped.
     fn text_bytes(&self) -> usize {
         let messages = self.request.messages.iter().map(|message| match message {
-            Message::User { text } | Message::Assistant { text, .. } | Message::Tool { content: text, .. } => {
+            Message::User { text, .. } | Message::Assistant { text, .. } | Message::Tool { content: text, .. } => {
                 text.len()
             }
         });
@@ -70,10 +71,18 @@ impl Body<'_> {
         messages.chain(around).fold(self.request.tools.json().len(), usize::saturating_add)
     }
 
+    /// Returns the bytes of the images in the body, and an upper estimate of their tokens.
+    pub(crate) fn images(&self) -> (usize, u64) {
+        let ModelRequest { images, messages, .. } = self.request;
+        if self.model.vision { (images.body_bytes(messages), images.tokens(messages)) } else { (0, 0) }
+    }
+
     pub(crate) fn write(&self) -> serde_json::Result<Vec<u8>> {
         // A body is mostly text and tools. A few escapes must not copy it into another buffer.
         let bytes = self.text_bytes();
-        let mut json = Vec::with_capacity(bytes.saturating_add(bytes / 8).saturating_add(FRAME_BYTES));
+        let images = self.images().0;
+        let mut json =
+            Vec::with_capacity(bytes.saturating_add(bytes / 8).saturating_add(images).saturating_add(FRAME_BYTES));
         serde_json::to_writer(&mut json, self)?;
         let tools = &self.request.tools;
         // The tools are already serialized; they become the last member of the object.
@@ -147,7 +156,7 @@ impl Serialize for Messages<'_> {
             list.serialize_element(&SystemMessage::new(&first.join("\n\n")))?;
         }
         for message in &request.messages {
-            list.serialize_element(&WireMessage { message, thinking: model.thinking })?;
+            list.serialize_element(&WireMessage { message, request, model })?;
         }
         if !last.is_empty() {
             list.serialize_element(&SystemMessage::new(last))?;
@@ -170,16 +179,18 @@ impl<'a> SystemMessage<'a> {
 
 struct WireMessage<'a> {
     message: &'a Message,
-    thinking: bool,
+    request: &'a ModelRequest,
+    model: &'a ModelOptions,
 }
 
 impl Serialize for WireMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match self.message {
-            Message::User { text } => {
+            Message::User { text, images } => {
+                let sent = self.model.vision.then_some(&self.request.images);
                 map.serialize_entry("role", "user")?;
-                map.serialize_entry("content", text)?;
+                map.serialize_entry("content", &UserContent { text, images, sent })?;
             }
             Message::Tool { call, content } => {
                 map.serialize_entry("role", "tool")?;
@@ -190,7 +201,7 @@ impl Serialize for WireMessage<'_> {
                 map.serialize_entry("role", "assistant")?;
                 // With tool calls, an empty text is omitted.
                 map.serialize_entry("content", &(calls.is_empty() || !text.is_empty()).then_some(text))?;
-                if self.thinking && thinking.iter().any(ThinkingBlock::is_signed) {
+                if self.model.thinking && thinking.iter().any(ThinkingBlock::is_signed) {
                     map.serialize_entry("thinking_blocks", &Blocks(thinking))?;
                 }
                 if !calls.is_empty() {

@@ -67,6 +67,22 @@ pub fn count_tokens(text: &str) -> u64 {
     total.saturating_add(run_tokens(run.0, run.1, None))
 }
 
+/// Width and height of the parts into which tile-based models divide an image, in pixels, and the tokens of a part and of the
+/// whole image.
+const TILE: (u32, u64, u64) = (512, 170, 85);
+/// Width and height of the patches of patch-based models, in pixels: one token each.
+const PATCH: u32 = 28;
+
+/// Returns an upper estimate of the tokens of an image: the higher one of the rules of tile-based models (a base, and the tokens of
+/// each tile) and of patch-based models (one token for each patch). A few models count many times more; the charge is that of the
+/// tokens that the endpoint reports.
+pub fn image_tokens(width: u32, height: u32) -> u64 {
+    let parts = |size: u32| u64::from(width.div_ceil(size)).saturating_mul(height.div_ceil(size).into());
+    let (size, each, base) = TILE;
+    let tiles = parts(size).saturating_mul(each).saturating_add(base);
+    tiles.max(parts(PATCH))
+}
+
 /// Maximum characters of a token in [`count_tokens`]: four letters, and the space before them.
 const CHARS_PER_TOKEN_MAX: usize = 5;
 
@@ -141,6 +157,15 @@ mod tests {
             assert!(fewest <= count_tokens(text), "{text:?}");
             assert!(fewest <= fewest_tokens_max(text), "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_image_counts_by_its_tiles_or_patches() {
+        for (size, tokens) in [((1, 1), 255), ((512, 512), 361), ((513, 512), 425), ((2_048, 2_048), 5_476)] {
+            assert_eq!(image_tokens(size.0, size.1), tokens, "{size:?}");
+        }
+        assert_eq!(image_tokens(0, 0), 85);
+        assert!(image_tokens(u32::MAX, u32::MAX) > 1 << 50);
     }
 
     #[test]

@@ -198,7 +198,7 @@ fn split(messages: Vec<CompletionMessage>) -> Result<(String, Vec<Message>)> {
         let text = fields::text(&format!("parameters.messages[{at}].text"), &text, HISTORY_BYTES)?;
         match role {
             CompletionRole::System => system.push(text),
-            CompletionRole::User => others.push(Message::User { text }),
+            CompletionRole::User => others.push(Message::user(text)),
             CompletionRole::Assistant => {
                 others.push(Message::Assistant { text, thinking: Vec::new(), calls: Vec::new() });
             }
@@ -219,7 +219,7 @@ fn tokens(info: &ModelInfo, system: &str, messages: &[Message], requested: Optio
         return Err(Error::invalid_field("parameters.max_output_tokens", "must be at least 1"));
     }
     let texts = messages.iter().map(|message| match message {
-        Message::User { text } | Message::Assistant { text, .. } => text.as_str(),
+        Message::User { text, .. } | Message::Assistant { text, .. } => text.as_str(),
         Message::Tool { content, .. } => content.as_str(),
     });
     let counted = |text: &str| count_tokens(text).saturating_add(MESSAGE_OVERHEAD_TOKENS);
@@ -256,7 +256,7 @@ mod tests {
         ];
         let (system, others) = split(messages).unwrap();
         assert_eq!(system, "be short\n\nbe kind");
-        let user = |text: &str| Message::User { text: text.to_owned() };
+        let user = |text: &str| Message::user(text.to_owned());
         let assistant = Message::Assistant { text: "b".to_owned(), thinking: Vec::new(), calls: Vec::new() };
         assert_eq!(others, [user("a"), assistant, user("c")]);
         let long = "x".repeat(HISTORY_BYTES / 2 + 1);
@@ -276,7 +276,7 @@ mod tests {
     fn an_answer_fits_into_the_context_of_the_model() {
         let options = ModelOptions { context_tokens: 1_000, max_output_tokens: 400, ..ModelOptions::default() };
         let info = ModelInfo { name: "m".to_owned(), provider: "p".to_owned(), options };
-        let with = |text: &str, requested| tokens(&info, "", &[Message::User { text: text.to_owned() }], requested);
+        let with = |text: &str, requested| tokens(&info, "", &[Message::user(text.to_owned())], requested);
         let (input, output) = with("hello", None).unwrap();
         assert!(input > MESSAGE_OVERHEAD_TOKENS && output == 400, "{input} {output}");
         assert_eq!(with("hello", Some(10)).unwrap().1, 10);
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(input + u64::from(output), 1_000);
         assert_eq!(with(&"word ".repeat(9_000), None).unwrap_err().reason, Reason::ContextTooSmall);
         assert_eq!(with("hello", Some(0)).unwrap_err().violations[0].field, "parameters.max_output_tokens");
-        let system = tokens(&info, "be short", &[Message::User { text: "hello".to_owned() }], None).unwrap().0;
+        let system = tokens(&info, "be short", &[Message::user("hello".to_owned())], None).unwrap().0;
         assert!(system > with("hello", None).unwrap().0, "the system message counts");
     }
 }

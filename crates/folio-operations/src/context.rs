@@ -15,6 +15,7 @@ use folio_providers::Providers;
 use folio_resources::quota::Quotas;
 use folio_resources::{DictionaryQuestion, Document, Proposal, Resource, Revisioned};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
+use folio_tools::images::NoImages;
 use folio_tools::ingestion::NoPassages;
 use folio_tools::mcp::McpServers;
 use folio_tools::sections::OutlineCache;
@@ -609,6 +610,7 @@ impl Context {
             passages: Arc::new(NoPassages),
             outlines: self.operations.inner.outlines.clone(),
             retriever: folio_knowledge::retriever(components.knowledge.as_ref()),
+            images: Arc::new(NoImages),
             tasks: components.tasks.clone(),
         }
     }

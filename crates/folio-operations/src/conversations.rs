@@ -19,11 +19,12 @@ use crate::context::Context;
 use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, SortKeys};
+use crate::message_images::{GetImage, UploadImage};
 use crate::operation::Operation;
 
 service! {
     "ConversationService", Some(Scope::Conversations) =>
-    ChatCommand, ApproveCommand, ResumeTurn, CancelTurn, GetTurn, WatchTurn, ListProfiles, ListTools,
+    ChatCommand, UploadImage, GetImage, ApproveCommand, ResumeTurn, CancelTurn, GetTurn, WatchTurn, ListProfiles, ListTools,
     approvals::ListPendingApprovals, approvals::WatchPendingApprovals, call_previews::PreviewToolCall
 }
 

@@ -1,11 +1,13 @@
 //! Operations on the structure of documents: sections, tables, links and embedded images.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use folio_resources::{
-    Document, EmbeddedImage, ImageId, Link, Outline, Rendition, Section, SectionId, Table, TextId, TextPosition,
+    Document, EmbeddedImage, ImageAnnotation, ImageId, Link, Outline, Rendition, Section, SectionId, Table, TextId,
+    TextPosition,
 };
 use folio_storage::value::PageElements;
 use folio_tools::extraction::check_ready;
@@ -183,7 +185,7 @@ async fn list_elements<T: Serialize + Clone + Send + Sync>(
     document_id: &DocumentId,
     request: &ListRequest,
     of_page: fn(PageElements) -> Vec<T>,
-) -> Result<(TextId, ListPage<OnPage<T>>)> {
+) -> Result<((Document, TextId), ListPage<OnPage<T>>)> {
     filter::require_empty(&request.filter)?;
     let scope = [name, context.principal().org.as_str(), document_id.as_str()];
     let listing = Listing::new(request, &scope, SortKeys::Ascending("page"), Order::Oldest, limits::PAGE_SIZE_MAX)?;
@@ -207,7 +209,8 @@ async fn list_elements<T: Serialize + Clone + Send + Sync>(
         }
         Ok(found)
     };
-    Ok((text, listing.scan(READ_MAX, None, read).await?))
+    let page = listing.scan(READ_MAX, None, read).await?;
+    Ok(((document, text), page))
 }
 
 /// Lists the hyperlinks of a document.
@@ -236,14 +239,22 @@ pub struct ListImages {
 /// The images of a page of the list.
 #[derive(Debug, Clone)]
 pub struct ImagePage {
-    pub page: ListPage<OnPage<EmbeddedImage>>,
+    pub page: ListPage<OnPage<DescribedImage>>,
     pub text: TextId,
+}
+
+/// An image with its description by a model.
+#[derive(Debug, Clone, Serialize)]
+pub struct DescribedImage {
+    pub image: EmbeddedImage,
+    /// None: no model has described the image.
+    pub annotation: Option<ImageAnnotation>,
 }
 
 impl ImagePage {
     /// Returns the id of an image of the page.
-    pub fn id(&self, image: &OnPage<EmbeddedImage>) -> ImageId {
-        ImageId { text: self.text.clone(), page: image.page, number: image.element.number }
+    pub fn id(&self, image: &OnPage<DescribedImage>) -> ImageId {
+        ImageId { text: self.text.clone(), page: image.page, number: image.element.image.number }
     }
 }
 
@@ -252,7 +263,19 @@ impl Operation for ListImages {
     type Output = ImagePage;
 
     async fn run(self, context: &Context) -> Result<ImagePage> {
-        let (text, page) = list_elements(context, "images", &self.document_id, &self.list, |page| page.images).await?;
+        let ((document, text), found) =
+            list_elements(context, "images", &self.document_id, &self.list, |page| page.images).await?;
+        let generation = document.text_generation.unwrap_or_default();
+        let annotations = context.stores().image_annotations().list(&document.org, &document.id, generation).await?;
+        let mut annotations: BTreeMap<_, _> =
+            annotations.into_iter().map(|annotation| ((annotation.page, annotation.number), annotation)).collect();
+        let described = |OnPage { page, element: image }: OnPage<EmbeddedImage>| {
+            let annotation = annotations.remove(&(page, image.number));
+            OnPage { page, element: DescribedImage { image, annotation } }
+        };
+        let ListPage { items, next_page_token, total_size, is_total_estimate } = found;
+        let items = items.into_iter().map(described).collect();
+        let page = ListPage { items, next_page_token, total_size, is_total_estimate };
         Ok(ImagePage { page, text })
     }
 }

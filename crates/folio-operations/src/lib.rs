@@ -50,6 +50,7 @@ pub mod links;
 mod list;
 pub mod mcp_servers;
 pub mod members;
+pub mod message_images;
 pub mod models;
 mod operation;
 pub mod organizations;

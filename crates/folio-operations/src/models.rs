@@ -25,6 +25,8 @@ pub enum ModelUse {
     Prompts,
     Embeddings,
     Reranking,
+    /// Descriptions of images.
+    Images,
 }
 
 /// Lists the enabled models. Filter: `name:` a part of the name, `provider:` a part of the provider's name.
@@ -44,6 +46,8 @@ pub struct ModelPage {
     pub embedding_model: String,
     /// The model that reranks the organization's search results. Empty: none.
     pub rerank_model: String,
+    /// The model that describes the organization's images. Empty: none.
+    pub image_model: String,
 }
 
 impl Operation for ListModels {
@@ -70,13 +74,14 @@ impl Operation for ListModels {
                 Some(ModelUse::Prompts) => model.options.prompts,
                 Some(ModelUse::Embeddings) => model.options.kind == ModelKind::Embedding,
                 Some(ModelUse::Reranking) => model.options.kind == ModelKind::Rerank,
+                Some(ModelUse::Images) => model.options.vision,
             };
             let is_searched = filter::contains(&model.name, name.as_ref());
             is_enabled && is_searched && filter::contains(&model.provider, provider.as_ref())
         };
         let catalogue = context.catalogue().await?;
         let listed = match self.model_use {
-            None | Some(ModelUse::Chat | ModelUse::Prompts) => catalogue.list(),
+            None | Some(ModelUse::Chat | ModelUse::Prompts | ModelUse::Images) => catalogue.list(),
             Some(ModelUse::Embeddings | ModelUse::Reranking) => catalogue.retrieval_models(),
         };
         let mut models: Vec<ModelInfo> = listed.iter().filter(|model| matches(model)).cloned().collect();
@@ -88,6 +93,7 @@ impl Operation for ListModels {
             default_model: catalogue.default_model().to_owned(),
             embedding_model: name(catalogue.embedding_model()),
             rerank_model: name(catalogue.rerank_model()),
+            image_model: name(catalogue.image_model()),
         })
     }
 }

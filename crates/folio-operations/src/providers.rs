@@ -157,6 +157,8 @@ pub struct ProviderList {
     pub embedding_model: String,
     /// Empty: that of the platform.
     pub rerank_model: String,
+    /// Empty: that of the platform.
+    pub image_model: String,
     /// The version of all settings of the owner.
     pub version: u64,
     /// The names of the platform's providers, which the owner may override.
@@ -192,6 +194,7 @@ impl Operation for ListProviders {
             fallbacks: settings.fallbacks,
             embedding_model: settings.embedding_model,
             rerank_model: settings.rerank_model,
+            image_model: settings.image_model,
             version: settings.version,
         })
     }
@@ -429,7 +432,7 @@ async fn test_call(context: &Context, model: &ModelInfo) -> Result<Option<ModelE
     let (text, call_id, progress) = ("ready".to_owned(), String::new(), Progress::default());
     Ok(match kind {
         ModelKind::Chat => {
-            let messages = vec![Message::User { text: "Say: ready".to_owned() }];
+            let messages = vec![Message::user("Say: ready".to_owned())];
             let question = ModelRequest {
                 system: "Answer in one word.".to_owned(),
                 max_output_tokens: Some(TEST_TOKENS),

@@ -176,7 +176,7 @@ impl Operation for GetThread {
 
 /// Returns the header of a thread that the caller may see. The thread's owner decides whether the caller may approve a
 /// pending call.
-async fn visible(context: &Context, id: &ThreadId) -> Result<ThreadHeader> {
+pub(crate) async fn visible(context: &Context, id: &ThreadId) -> Result<ThreadHeader> {
     let principal = context.principal();
     let missing = || Error::not_found("thread", id);
     let header = context.stores().threads.header(&principal.org, id).await?.ok_or_else(missing)?;
@@ -267,7 +267,7 @@ impl MessageFilter {
 
     fn matches(&self, message: &Message) -> bool {
         let (role, text) = match message {
-            Message::User { text } => ("user", text),
+            Message::User { text, .. } => ("user", text),
             Message::Assistant { text, .. } => ("assistant", text),
             Message::Tool { content, .. } => ("tool", content),
         };

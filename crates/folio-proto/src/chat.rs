@@ -33,6 +33,10 @@ pub fn parse(request: v1::ChatRequest) -> Result<ChatCommand> {
         Some(call) if request.text.is_empty() => format!("Run the tool {}.", call.tool),
         _ => fields::text("text", &request.text, limits::USER_TEXT_BYTES)?,
     };
+    let images = fields::ids("image_ids", &request.image_ids, limits::MESSAGE_IMAGES_MAX)?;
+    if direct_call.is_some() && !images.is_empty() {
+        return Err(Error::invalid_field("image_ids", "is not allowed with direct_call"));
+    }
     Ok(ChatCommand {
         profile: fields::optional_word("profile", &request.profile)?,
         documents: fields::ids("document_ids", &request.document_ids, limits::DOCUMENTS_PER_THREAD)?,
@@ -50,6 +54,7 @@ pub fn parse(request: v1::ChatRequest) -> Result<ChatCommand> {
         direct_call,
         request_id: fields::request_id(&request.request_id)?,
         history: parse_history(request.history)?,
+        images,
     })
 }
 
@@ -76,6 +81,7 @@ pub fn encode(command: &ChatCommand) -> v1::ChatRequest {
             arguments_json: json::text(&call.arguments),
             thread_number: if command.thread.is_some() { 0 } else { call.thread_number },
         }),
+        image_ids: command.images.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -143,6 +149,10 @@ fn parse_history(messages: Vec<v1::Message>) -> Result<Vec<Message>> {
             return Err(json::too_large(&field, limits::HISTORY_MESSAGE_BYTES));
         }
         let message = Message::try_from(message).map_err(|error| prefix_fields(&field, error))?;
+        if !message.images().is_empty() {
+            let problem = "contains images, which are allowed in image_ids only";
+            return Err(Error::invalid_field(field, problem));
+        }
         if call_ids(&message).any(|id| !is_call_id(id)) {
             let max = limits::CALL_ID_BYTES;
             let problem = format!("contains a call id that does not have 1 to {max} characters of A-Z a-z 0-9 _ -");
@@ -183,7 +193,7 @@ pub(crate) fn prefix_fields(path: &str, mut error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use folio_types::SchemaId;
+    use folio_types::{MessageImageId, SchemaId};
 
     fn request() -> v1::ChatRequest {
         v1::ChatRequest { text: "hello".into(), ..Default::default() }
@@ -209,18 +219,19 @@ mod tests {
             truncate_to_message_count: Some(3),
             credit_budget: Some(7),
             request_id: Some("r".parse().unwrap()),
+            images: ["a", "b"].map(|name| MessageImageId::derive(&[name])).into(),
             ..ChatCommand::new("hello")
         };
         let ephemeral = ChatCommand {
             documents: vec![folio_types::DocumentId::derive(&["d"])],
             ephemeral: true,
-            history: vec![Message::User { text: "before".into() }],
+            history: vec![Message::user("before")],
             if_busy: IfBusy::Interrupt,
             ..ChatCommand::new("now")
         };
         let call =
             DirectCall { tool: "get_tag".into(), arguments: serde_json::json!({"tag_id": "t"}), thread_number: 1 };
-        let direct = ChatCommand { direct_call: Some(call.clone()), ..in_thread.clone() };
+        let direct = ChatCommand { direct_call: Some(call.clone()), images: Vec::new(), ..in_thread.clone() };
         let second = DirectCall { thread_number: 2, ..call };
         let direct_in_second = ChatCommand { direct_call: Some(second), ..ChatCommand::new("x") };
         for command in [in_thread, ephemeral, direct, direct_in_second, ChatCommand::new("x")] {
@@ -258,7 +269,7 @@ mod tests {
     }
 
     fn user(bytes: usize) -> v1::Message {
-        let kind = v1::message::Kind::User(v1::UserMessage { text: "x".repeat(bytes) });
+        let kind = v1::message::Kind::User(v1::UserMessage { text: "x".repeat(bytes), images: Vec::new() });
         v1::Message { kind: Some(kind), ..Default::default() }
     }
 

@@ -100,6 +100,9 @@ impl Providers {
         if let Some(name) = named(&defaults.rerank_model) {
             catalogue.for_reranking(Some(&name))?;
         }
+        if let Some(name) = named(&defaults.image_model) {
+            catalogue.for_images(Some(&name))?;
+        }
         let change = ModelSettingsChange::SetDefaults(defaults);
         self.change(write, etag, |_| Ok(change.clone())).await
     }

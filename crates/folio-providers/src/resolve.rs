@@ -45,21 +45,33 @@ pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>,
     deduplicate_models(&mut providers, |name| owners.of(name) != AccountOwner::Platform);
 
     let enabled = providers.values().flat_map(|provider| provider.models.iter().filter(|(_, model)| model.enabled));
-    let kinds: BTreeMap<&str, ModelKind> = enabled.map(|(name, model)| (name.as_str(), model.kind)).collect();
+    let models: BTreeMap<&str, &ModelOptions> = enabled.map(|(name, model)| (name.as_str(), model)).collect();
     let layers = [tenant.settings, platform.settings];
     // The first layer whose model is available sets it.
-    let chosen = |kind: ModelKind, of: fn(&ModelSettings) -> &String, of_table: &String| {
+    let first = |of: fn(&ModelSettings) -> &String, of_table: &String, fits: &dyn Fn(&ModelOptions) -> bool| {
         let mut names = layers.iter().map(|settings| of(settings)).chain([of_table]);
-        names.find(|name| kinds.get(name.as_str()) == Some(&kind)).cloned().unwrap_or_default()
+        names.find(|name| models.get(name.as_str()).is_some_and(|model| fits(model))).cloned().unwrap_or_default()
+    };
+    let chosen = |kind: ModelKind, of: fn(&ModelSettings) -> &String, of_table: &String| {
+        first(of, of_table, &|model: &ModelOptions| model.kind == kind)
     };
     let default_model = chosen(ModelKind::Chat, |settings| &settings.default_model, &table.default_model);
     let default_embedding_model =
         chosen(ModelKind::Embedding, |settings| &settings.embedding_model, &table.default_embedding_model);
     let default_rerank_model =
         chosen(ModelKind::Rerank, |settings| &settings.rerank_model, &table.default_rerank_model);
+    let sees = |model: &ModelOptions| model.kind == ModelKind::Chat && model.vision;
+    let default_image_model = first(|settings| &settings.image_model, &table.default_image_model, &sees);
     let fallbacks = layers.iter().map(|settings| &settings.fallbacks).find(|list| !list.is_empty());
     let fallbacks = fallbacks.unwrap_or(&table.fallbacks).clone();
-    let defaults = Options { default_model, default_embedding_model, default_rerank_model, fallbacks, ..table.clone() };
+    let defaults = Options {
+        default_model,
+        default_embedding_model,
+        default_rerank_model,
+        default_image_model,
+        fallbacks,
+        ..table.clone()
+    };
     Resolved { options: Options { providers, ..defaults }, owners }
 }
 
@@ -344,6 +356,25 @@ mod tests {
         assert_eq!(resolved(&platform, &ModelSettings::default()).options.fallbacks, ["large"]);
         let deleted_default = ModelSettings { default_model: "gone".into(), ..ModelSettings::default() };
         assert_eq!(resolved(&platform, &deleted_default).options.default_model, "small");
+    }
+
+    #[test]
+    fn images_are_described_by_a_chat_model_with_vision_of_the_first_layer_that_has_one() {
+        let sees = ModelOptions { vision: true, ..ModelOptions::default() };
+        let models = [("own-sees".to_owned(), sees.clone()), ("own-blind".to_owned(), ModelOptions::default())];
+        let own = Provider { base_url: "https://z.example/v1".into(), models: models.into(), ..Provider::default() };
+        let mut table = table();
+        table.providers.get_mut("hub").unwrap().models.insert("sees".into(), sees);
+        table.default_image_model = "sees".into();
+        let org = OrgId::derive(&["tenant"]);
+        let chosen = |name: &str| {
+            let tenant = ModelSettings { image_model: name.to_owned(), ..settings(&[("zzz", own.clone())]) };
+            let platform = ModelSettings::default();
+            let layers = (Layer { org: &org, settings: &platform }, Layer { org: &org, settings: &tenant });
+            let open = |_: &OrgId, _: &str, _: &SealedKey| None;
+            resolve(&table, &layers.0, &layers.1, open).options.default_image_model
+        };
+        assert_eq!(["", "own-sees", "own-blind", "deleted"].map(chosen), ["sees", "own-sees", "sees", "sees"]);
     }
 
     #[test]

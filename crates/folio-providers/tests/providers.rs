@@ -103,7 +103,7 @@ fn default_model(name: &str) -> ModelDefaults {
 }
 
 async fn complete(providers: &Providers, org: &OrgId, model: &str) -> Result<ModelReply, ModelError> {
-    let request = ModelRequest::new(org.clone(), model, vec![Message::User { text: "Hello.".to_owned() }]);
+    let request = ModelRequest::new(org.clone(), model, vec![Message::user("Hello.".to_owned())]);
     providers.complete(request).await
 }
 

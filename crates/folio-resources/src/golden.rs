@@ -253,6 +253,7 @@ pub(crate) fn model_settings() -> ModelSettings {
         fallbacks: vec!["small".into()],
         embedding_model: String::new(),
         rerank_model: String::new(),
+        image_model: String::new(),
         providers: [("own".to_owned(), provider), ("openai".to_owned(), Provider::default())].into(),
     }
 }
@@ -278,6 +279,10 @@ fn retrieval_models() -> ModelSettings {
     }
 }
 
+fn image_models() -> ModelSettings {
+    ModelSettings { version: 2, created_at: at(), image_model: "sees".into(), ..ModelSettings::default() }
+}
+
 fn samples() -> Vec<(String, Vec<u8>)> {
     let without_options =
         Prompt { latest: PromptRevision { schema: None, model: None, tags: vec![], ..prompt().latest }, ..prompt() };
@@ -291,6 +296,7 @@ fn samples() -> Vec<(String, Vec<u8>)> {
         live("live", extraction()),
         live("live", model_settings()),
         live("retrieval", retrieval_models()),
+        live("images", image_models()),
         live("empty", ModelSettings { version: 1, created_at: at(), ..ModelSettings::default() }),
         live("live", organization()),
         live("live", token()),

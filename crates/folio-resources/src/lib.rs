@@ -6,7 +6,7 @@
 //! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters, and
 //! [`WordBoxes`] are the boxes of the words of a page, [`PageImage`] is the image of one, which is a [`Rendition`] of its
 //! document, and [`sheet_text()`] is the text of a sheet of a workbook. [`PageStructure`] is the structure of the text of a page, and [`Outline`]
-//! are the sections of a document. [`ambiguous_tokens`] and [`relevant_entries`] find terms of a dictionary in a text.
+//! are the sections of a document. [`ImageAnnotation`] is the description of an image by a model. [`ambiguous_tokens`] and [`relevant_entries`] find terms of a dictionary in a text.
 //! [`target_keys`] and [`document_keys`] relate links to documents.
 //!
 //! The crate must not know a store, the network or a clock.
@@ -31,6 +31,7 @@ mod field_review;
 pub mod fields;
 #[cfg(test)]
 mod golden;
+mod image_annotation;
 mod kind;
 mod link_follow;
 mod listing;
@@ -103,6 +104,10 @@ pub use field_review::{
     REVIEWS_MAX, Review, item_path, leaves, leaves_at, member_path,
 };
 pub use fields::check_document_patch;
+pub use image_annotation::{
+    IMAGE_ANNOTATIONS_MAX, IMAGE_CAPTION_CHARS, IMAGE_ENTITIES_MAX, IMAGE_ENTITY_CHARS, IMAGE_STEP_CHARS,
+    IMAGE_STEPS_MAX, ImageAnnotation, ImageDescription,
+};
 pub use kind::{IndexedFields, Kind, NAMED_REFERRERS_MAX};
 pub use link_follow::{FOLLOW_DEPTH_MAX, FOLLOWED_MAX, FollowedLink, follow_link};
 pub use listing::{

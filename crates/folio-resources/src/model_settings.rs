@@ -56,6 +56,9 @@ pub struct ModelSettings {
     /// Empty: the platform's rerank model.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub rerank_model: String,
+    /// Empty: the platform's model for descriptions of images.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub image_model: String,
     /// Providers by name. An organization's provider replaces the platform's provider of the same name.
     pub providers: BTreeMap<String, Provider>,
 }
@@ -173,6 +176,9 @@ pub struct ModelDefaults {
     pub embedding_model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerank_model: Option<String>,
+    /// A chat model with vision, which describes images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_model: Option<String>,
 }
 
 /// Validates a provider name: 1 to 64 characters of a-z, 0-9, `-`, `_` and `.`.
@@ -212,11 +218,13 @@ impl ModelSettings {
                 self.providers.remove(name).ok_or_else(|| Self::no_provider(name))?;
             }
             ModelSettingsChange::SetDefaults(defaults) => {
-                let ModelDefaults { default_model, fallbacks, embedding_model, rerank_model } = defaults.clone();
+                let ModelDefaults { default_model, fallbacks, embedding_model, rerank_model, image_model } =
+                    defaults.clone();
                 self.default_model = default_model.unwrap_or(self.default_model);
                 self.fallbacks = fallbacks.unwrap_or(self.fallbacks);
                 self.embedding_model = embedding_model.unwrap_or(self.embedding_model);
                 self.rerank_model = rerank_model.unwrap_or(self.rerank_model);
+                self.image_model = image_model.unwrap_or(self.image_model);
             }
             ModelSettingsChange::SetAvailable { name, base_url, available, context_tokens } => {
                 let others = self.providers.iter().filter(|(other, _)| *other != name).map(|(_, provider)| provider);

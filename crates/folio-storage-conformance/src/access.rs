@@ -1,5 +1,6 @@
 //! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`],
-//! [`folio_storage::BudgetStore`], [`folio_storage::VectorCache`], [`folio_storage::LinkStore`] and [`folio_storage::PassageStore`].
+//! [`folio_storage::BudgetStore`], [`folio_storage::VectorCache`], [`folio_storage::LinkStore`], [`folio_storage::PassageStore`],
+//! [`folio_storage::MessageImageStore`] and [`folio_storage::ImageAnnotationStore`].
 
 use folio_credit::{Budget, Share};
 use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, User};
@@ -11,6 +12,7 @@ use folio_types::{
 };
 
 use super::context::Context;
+use super::images::check_images;
 use super::links;
 use super::{Outcome, check, refused, same};
 
@@ -22,7 +24,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     budgets(context).await?;
     vectors(context).await?;
     links::suite(context).await?;
-    super::passages::check_passages(context).await
+    super::passages::check_passages(context).await?;
+    check_images(context).await
 }
 
 /// A row is written under the values of the row and of its guard, and belongs to one group of one organization.

@@ -153,6 +153,7 @@ layers! {
         resource_usage(org: &OrgId, kind: &'static Kind) -> ResourceUsage;
         content_bytes(org: &OrgId) -> u64;
         set_blob_bytes(org: &OrgId, id: &str, blob: &BlobId, bytes: u64, at: Timestamp) -> ();
+        set_image_bytes(org: &OrgId, id: &str, bytes: u64, at: Timestamp) -> ();
         indexed_deletions(kind: &'static Kind, times: &RangeInclusive<Timestamp>, after: Option<&DeletionRow>, limit: usize) -> Vec<DeletionRow>;
         confirm_deletion(kind: &'static Kind, row: &DeletionRow) -> bool;
         clean_deleted(org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> ();

@@ -17,6 +17,7 @@ mod erasure;
 mod extraction_lists;
 pub mod faults;
 mod health;
+mod images;
 mod jobs;
 pub mod layer;
 mod links;

@@ -37,7 +37,7 @@ async fn creation(context: &Context) -> Outcome {
     let working =
         WorkingState { schema_revid: Some(SchemaRevId::new(context.id::<Schema>(), 2)), ..Default::default() };
     let import = |text: &str, working: &WorkingState| {
-        let messages = vec![Message::User { text: text.to_owned() }];
+        let messages = vec![Message::user(text.to_owned())];
         Entry::Imported(Imported { messages, working: working.clone(), position: None })
     };
     let imported = vec![import("before", &WorkingState::default()), import("after", &working)];
@@ -94,11 +94,7 @@ async fn beginning(context: &Context) -> Outcome {
         first.change.turns = Some(1);
         Ok(first)
     };
-    let before = Imported {
-        messages: vec![Message::User { text: "before".into() }],
-        working: WorkingState::default(),
-        position: None,
-    };
+    let before = Imported { messages: vec![Message::user("before")], working: WorkingState::default(), position: None };
     let new = NewThread {
         imported: vec![Entry::Imported(before.clone())],
         ..context.new_thread(std::slice::from_ref(&document))

@@ -135,6 +135,10 @@ impl ResourceExecutor for Resources {
         content_sizes::put(&self.0, org, &format!("{id}/{blob}"), bytes, micros(at).cast_unsigned()).await
     }
 
+    async fn set_image_bytes(&self, org: &OrgId, id: &str, bytes: u64, at: Timestamp) -> Result<()> {
+        content_sizes::put(&self.0, org, id, bytes, micros(at).cast_unsigned()).await
+    }
+
     async fn indexed_deletions(
         &self,
         kind: &'static Kind,

@@ -206,6 +206,19 @@ impl ResourceExecutor for Resources {
             .await
     }
 
+    async fn set_image_bytes(&self, org: &OrgId, id: &str, bytes: u64, _: Timestamp) -> Result<()> {
+        let key = keys::content_size(org, id);
+        self.0
+            .write(move |transaction| {
+                if bytes == 0 {
+                    transaction.remove(Space::Records, key);
+                    return Ok(());
+                }
+                transaction.put(Space::Records, key, &Count(bytes))
+            })
+            .await
+    }
+
     async fn indexed_deletions(
         &self,
         kind: &'static Kind,

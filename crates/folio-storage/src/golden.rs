@@ -5,6 +5,7 @@
 
 mod access;
 mod entries;
+mod images;
 mod knowledge;
 mod links;
 mod passages;
@@ -181,6 +182,7 @@ fn samples() -> Vec<Sample> {
         .chain(links::links())
         .chain(passages::passages())
         .chain(vectors::vectors())
+        .chain(images::images())
         .collect();
     for (case, gap) in [("plain", None), ("cut", Some(TextGap::Cut)), ("missing", Some(TextGap::Missing))] {
         samples.push(sample(case, PageText { number: 3, text: "Invoice № 7\n\tTotal".into(), gap, first_cell: None }));

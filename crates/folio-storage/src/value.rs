@@ -3,17 +3,22 @@
 //! A process may read values of a newer build that have more fields. If a process of this build changes such a value, the
 //! change keeps these fields ([`UnknownFields`]).
 
+use std::collections::BTreeSet;
+
 use folio_credit::{Account, AccountEntry, Budget, LedgerRow};
 use folio_history::job::{ItemOutcome, JobPage, JobRecord, OpenJobRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{Fence, OpenTurnRow, RequestRow, ThreadRecord};
 use folio_resources::audit::AuditEntry;
 use folio_resources::{
-    CellPosition, EmbeddedImage, FollowedLink, Heading, Link, ListRow, Member, RevisionNames, Session, Table,
-    TextRecord, WordBoxes, decode_value, encode_value,
+    CellPosition, EmbeddedImage, FollowedLink, Heading, ImageAnnotation, Link, ListRow, Member, RevisionNames, Session,
+    Table, TextRecord, WordBoxes, decode_value, encode_value,
 };
+use folio_types::message::MessageImage;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
-use folio_types::{DocumentId, JobId, OrgId, Result, ThreadId, Timestamp, UnknownFields};
+use folio_types::{
+    Digest, DocumentId, JobId, MessageImageId, OrgId, Result, ThreadId, Timestamp, UnknownFields, UserId,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -251,6 +256,29 @@ pub struct CachedVectorSlot {
     pub slot: u16,
 }
 
+/// An image that a user uploaded for messages. Its bytes are a blob.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageImageRow {
+    pub image: MessageImage,
+    /// Digest of the uploaded file, which detects another file with the same request id.
+    pub digest: Digest,
+    /// The user that uploaded the image, and may send it.
+    pub user: UserId,
+    /// The threads with a message that contains the image.
+    pub threads: BTreeSet<ThreadId>,
+    /// True while the image is removed. No thread can contain it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_removed: bool,
+    #[serde(skip)]
+    pub unknown: UnknownFields,
+}
+
+/// An image that a message of a thread contains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadImage {
+    pub image: MessageImageId,
+}
+
 /// The time of the last late record of an hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateUsage {
@@ -321,6 +349,7 @@ stored! {
         "text_record" => TextRecord,
         "revision_names" => RevisionNames,
         "chunk_set" => ChunkSet,
+        "message_image" => MessageImageRow,
     }
     written_whole {
         "audit_entry" => AuditEntry,
@@ -369,6 +398,8 @@ stored! {
         "serving_space" => ServingSpace,
         "last_ingestion" => LastIngestion,
         "summary" => StoredSummary,
+        "thread_image" => ThreadImage,
+        "image_annotation" => ImageAnnotation,
         "list_row" => ListRow,
         "name" => NameRow,
         "reference" => Reference,

@@ -6,8 +6,10 @@
 //! repeated calls are shared. A tool call cannot reach another organization: every store access uses the organization
 //! of the principal.
 //!
-//! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`ingestion`] contains the steps and the tools that turn documents into passages. [`mcp`] contains the port to the MCP servers of organizations. [`policy`] evaluates the approval policy of the
-//! organization. [`links`] resolves links between documents. [`score`] compares extracted values with expected ones, for evaluations.
+//! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`ingestion`] contains the steps and the tools that turn
+//! documents into passages. [`images`] has images of documents described by models. [`mcp`] contains the port to the MCP servers of
+//! organizations. [`policy`] evaluates the approval policy of the organization. [`links`] resolves links between documents. [`score`]
+//! compares extracted values with expected ones, for evaluations.
 
 mod arguments;
 pub mod auto_create;
@@ -19,6 +21,7 @@ mod documents;
 pub mod extraction;
 mod find_tools;
 mod help;
+pub mod images;
 pub mod ingestion;
 pub mod links;
 pub mod mcp;

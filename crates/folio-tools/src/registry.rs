@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{
-    arguments, auto_create, dictionary, documents, extraction, find_tools, help, ingestion, links, mcp, models,
+    arguments, auto_create, dictionary, documents, extraction, find_tools, help, images, ingestion, links, mcp, models,
     profiles, prompts, retrieval, schemas, tags, tasks,
 };
 
@@ -107,6 +107,7 @@ impl Registry {
             dictionary::tools(),
             help::tools(),
             vec![links::tool()],
+            images::tools(),
             models::tools(),
             mcp::tools(),
             ingestion::tools(),

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::arguments::{self, Argument};
 use crate::extraction;
+use crate::images::ImageSource;
 use crate::ingestion::PassageIngester;
 use crate::mcp::McpServers;
 use crate::preview::Preview;
@@ -57,6 +58,8 @@ pub struct ToolResources {
     pub outlines: OutlineCache,
     /// Finds passages of documents.
     pub retriever: Arc<dyn Retriever>,
+    /// Reads images of documents for models.
+    pub images: Arc<dyn ImageSource>,
     /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,
 }

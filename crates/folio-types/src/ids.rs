@@ -220,6 +220,10 @@ pub struct BlobKey {
 }
 plain_id!(ThreadId, "thr", "thread");
 plain_id!(
+    /// An image that a user has uploaded for messages.
+    MessageImageId, "img", "message image"
+);
+plain_id!(
     /// A schema with all its revisions.
     SchemaId, "sch", "schema"
 );

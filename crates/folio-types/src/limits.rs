@@ -58,6 +58,21 @@ pub const DOCUMENT_PASSWORD_BYTES: usize = 127;
 /// Maximum size of a user message, in bytes.
 // proto: ChatRequest.text "at most {} KiB"
 pub const USER_TEXT_BYTES: usize = 128 * 1024;
+/// Maximum images of a user message.
+// proto: ChatRequest.image_ids "at most {} images"
+pub const MESSAGE_IMAGES_MAX: usize = 4;
+/// Maximum size of an image that a user uploads for messages, in bytes.
+// proto: UploadImageRequest.data "at most {} MiB"
+pub const MESSAGE_IMAGE_BYTES: usize = 8 * 1024 * 1024;
+/// Maximum size of an image that models receive, in bytes, before its encoding as text.
+// proto: MessageImage.size_bytes "at most {} MiB"
+pub const MODEL_IMAGE_BYTES: usize = 2 * 1024 * 1024;
+/// Maximum width and height of an image that models receive, in pixels. A larger image is scaled down.
+// proto: MessageImage.width "at most {} pixels"
+pub const MODEL_IMAGE_PIXELS: u32 = 2_048;
+/// Maximum threads that contain the same image of a message.
+// proto: ThreadService.ForkThread "in {} threads"
+pub const IMAGE_THREADS_MAX: usize = 1_000;
 /// Maximum number of threads of a user, a profile and documents in which direct calls run.
 // proto: DirectCall.thread_number "1 to {}."
 pub const DIRECT_CALL_THREADS_MAX: u32 = 16;

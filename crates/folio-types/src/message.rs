@@ -3,12 +3,17 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::MessageImageId;
+
 /// A message of the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "role")]
 pub enum Message {
     User {
         text: String,
+        /// Images that follow the text, at most [`MESSAGE_IMAGES_MAX`](crate::limits::MESSAGE_IMAGES_MAX).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<MessageImage>,
     },
     /// The model's response in one round.
     Assistant {
@@ -26,6 +31,34 @@ pub enum Message {
         call: String,
         content: String,
     },
+}
+
+impl Message {
+    /// Creates a message of a user without images.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), images: Vec::new() }
+    }
+
+    /// Returns the images of the message.
+    pub fn images(&self) -> &[MessageImage] {
+        match self {
+            Self::User { images, .. } => images,
+            Self::Assistant { .. } | Self::Tool { .. } => &[],
+        }
+    }
+}
+
+/// A reference to an image of a message. The bytes are stored once for all threads with the image.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MessageImage {
+    pub id: MessageImageId,
+    /// Media type of the stored bytes, such as `image/jpeg`.
+    pub media_type: String,
+    /// Size in pixels, 1 to [`MODEL_IMAGE_PIXELS`](crate::limits::MODEL_IMAGE_PIXELS).
+    pub width: u32,
+    pub height: u32,
+    /// Number of stored bytes.
+    pub bytes: u64,
 }
 
 /// A tool call as the model's history contains it.

@@ -81,7 +81,7 @@ crate::settings! {
         /// True if extractions request a quote and a confidence for each value from the model. Small models then extract fewer
         /// values correctly.
         pub evidence: bool = false,
-        /// True if the model accepts images. Not used yet.
+        /// True if the model accepts images in messages, and may describe images. If false, requests contain no image.
         pub vision: bool = false,
         /// Token budget for thinking, at least 1,024.
         pub thinking_budget_tokens: u32 = 4_096,

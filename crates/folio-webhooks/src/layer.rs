@@ -211,6 +211,10 @@ impl ResourceExecutor for Resources {
         self.below.set_blob_bytes(org, id, blob, bytes, at).await
     }
 
+    async fn set_image_bytes(&self, org: &OrgId, id: &str, bytes: u64, at: Timestamp) -> Result<()> {
+        self.below.set_image_bytes(org, id, bytes, at).await
+    }
+
     async fn indexed_deletions(
         &self,
         kind: &'static Kind,

@@ -81,6 +81,7 @@ store! {
     resource_usage(&OrgId, &'static Kind) -> ResourceUsage;
     content_bytes(&OrgId) -> u64;
     set_blob_bytes(&OrgId, &str, &BlobId, u64, Timestamp) -> ();
+    set_image_bytes(&OrgId, &str, u64, Timestamp) -> ();
     indexed_deletions(&'static Kind, &RangeInclusive<Timestamp>, Option<&DeletionRow>, usize) -> Vec<DeletionRow>;
     confirm_deletion(&'static Kind, &DeletionRow) -> bool;
     clean_deleted(&OrgId, &'static Kind, &str, bool) -> ();

@@ -34,11 +34,12 @@ use std::time::{Duration, Instant};
 
 use folio_cluster::{CallContext, catch_panic, draining, trace_of};
 use folio_operations::documents::UploadDocument;
+use folio_operations::message_images::UploadImage;
 use folio_operations::{Access, Caller, Class, CredentialKind, ORGANIZATION, Operation as _};
 use folio_proto::{fields, status};
 use folio_trace::TraceContext;
 use folio_types::token::Token;
-use folio_types::{Code, Environment as _, Error, OrgId, Reason, Result, System};
+use folio_types::{Code, Environment as _, Error, OrgId, Reason, Result, System, limits};
 use futures::future::OptionFuture;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio_util::sync::CancellationToken;
@@ -90,6 +91,8 @@ pub(crate) struct CallObservers {
     pub(crate) sessions: Arc<Sessions>,
 }
 
+/// Maximum size of a message with an image, in bytes: that of the image in Base64, with the other members of a JSON message.
+pub(crate) const IMAGE_MESSAGE_BYTES: usize = limits::MESSAGE_IMAGE_BYTES.div_ceil(3) * 4 + 64 * 1024;
 /// Name of the resource in errors.
 const CALLS: &str = "calls in progress";
 
@@ -327,6 +330,9 @@ async fn enter(layers: &Inner, target: &Target, request: Request<Body>, source: 
     caller.authorize(operation)?;
     let rate = layers.authenticator.count_call(&caller.principal.counted_as()).await?;
     let session = (operation.class == Class::Long).then(|| layers.observers.sessions.begin(&caller));
+    if operation.name == UploadImage::DECLARATION.name {
+        bounds.message_bytes = bounds.message_bytes.max(IMAGE_MESSAGE_BYTES);
+    }
     if operation.name == UploadDocument::DECLARATION.name || framing.is_stream() {
         // The time between the parts of an upload has a limit of its own (`services::upload`, `rest::upload`).
         bounds.timeout = None;

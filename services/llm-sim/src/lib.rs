@@ -19,6 +19,7 @@ mod control;
 mod embeddings;
 mod faults;
 mod gates;
+mod images;
 pub mod offline;
 mod pace;
 mod record;

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::images;
+
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ChatRequest {
     pub(crate) model: String,
@@ -13,7 +15,7 @@ pub(crate) struct ChatRequest {
     /// Names of the offered tools.
     pub(crate) tools: Vec<String>,
     pub(crate) response_format: Option<RequestedFormat>,
-    /// Size of the whole request in bytes.
+    /// Size of the request without the data of images, in bytes.
     pub(crate) bytes: usize,
 }
 
@@ -31,6 +33,10 @@ pub(crate) struct ChatMessage {
     pub(crate) role: Role,
     /// Text. Parts are joined by newlines.
     pub(crate) text: String,
+    /// SHA-256 digests of the images of a user message, in hexadecimal notation.
+    pub(crate) images: Vec<String>,
+    /// Size of the data of the images in the request, in bytes.
+    pub(crate) image_bytes: usize,
     /// Tool calls of an assistant message.
     pub(crate) calls: Vec<RequestedCall>,
     /// Id of the call that a tool result answers.
@@ -65,6 +71,7 @@ impl ChatRequest {
             .enumerate()
             .map(|(index, message)| parse_message(message).map_err(|problem| format!("messages[{index}].{problem}")))
             .collect::<Result<Vec<_>, _>>()?;
+        let image_bytes: usize = messages.iter().map(|message| message.image_bytes).sum();
         let request = Self {
             model: text(body.get("model")).ok_or("model: must be a string")?,
             stream: body.get("stream").and_then(Value::as_bool).unwrap_or(false),
@@ -72,7 +79,7 @@ impl ChatRequest {
             messages,
             tools: parse_tools(body.get("tools"))?,
             response_format: parse_format(body.get("response_format"))?,
-            bytes,
+            bytes: bytes.saturating_sub(image_bytes),
         };
         request.check_history()?;
         Ok(request)
@@ -113,6 +120,11 @@ impl ChatRequest {
     /// Returns the last user message.
     pub(crate) fn user(&self) -> &str {
         self.messages.iter().rev().find(|m| m.role == Role::User).map_or("", |m| m.text.as_str())
+    }
+
+    /// Returns the digests of the images of the last user message.
+    pub(crate) fn images(&self) -> &[String] {
+        self.messages.iter().rev().find(|m| m.role == Role::User).map(|m| m.images.as_slice()).unwrap_or_default()
     }
 
     /// Returns the number of this model call since the last user message, from 1.
@@ -162,17 +174,22 @@ fn parse_message(message: &Value) -> Result<ChatMessage, String> {
             .ok_or("tool_calls: id, function.name and function.arguments must be strings")?,
         Some(_) => return Err("tool_calls: must be a list that is not empty".to_owned()),
     };
+    let (mut images, mut image_bytes) = (Vec::new(), 0);
     let text = match message.get("content") {
         None | Some(Value::Null) if role == Role::Assistant => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(parts)) => {
             let texts: Vec<_> = parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).collect();
+            (images, image_bytes) = images::parse(parts)?;
             texts.join("\n")
         }
         _ => return Err("content: must be a string or a list of parts".to_owned()),
     };
     let tool_call_id = message.get("tool_call_id").and_then(Value::as_str).map(str::to_owned);
-    Ok(ChatMessage { role, text, calls, tool_call_id })
+    if role != Role::User && !images.is_empty() {
+        return Err("content: only a user message may have images".to_owned());
+    }
+    Ok(ChatMessage { role, text, images, image_bytes, calls, tool_call_id })
 }
 
 fn parse_call(call: &Value) -> Option<RequestedCall> {

@@ -7,10 +7,12 @@
 
 mod agent_jobs;
 mod auto_create_jobs;
+mod document_images;
 mod extraction_jobs;
 mod node;
 mod owners;
 mod peer;
 
+pub use document_images::DocumentImages;
 pub use folio_conversation::{Options, SharedTurnStores};
 pub use node::{ClusterParts, JobParts, Node, NodeParts};

@@ -31,6 +31,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::agent_jobs::{AgentJobs, AgentRuns, TurnRunner};
 use crate::auto_create_jobs::AutoCreateJobs;
+use crate::document_images::DocumentImages;
 use crate::extraction_jobs::ExtractionJobs;
 use crate::owners::ClusterOwners;
 
@@ -223,6 +224,7 @@ impl RunningIncarnation {
             mcp: Arc::clone(&parts.mcp),
             retriever: retriever(parts.knowledge.as_ref()),
             passages: passages(parts),
+            images: Arc::new(DocumentImages(parts.pages.clone())),
             incarnation: incarnation.clone(),
             owners,
             all_nodes: parts.jobs.conversations.clone(),
@@ -286,6 +288,7 @@ async fn start_jobs(
         passages: Arc::new(NoPassages),
         outlines: OutlineCache::default(),
         retriever: retriever(parts.knowledge.as_ref()),
+        images: Arc::new(DocumentImages(parts.pages.clone())),
         tasks: settlements,
     };
     let placement: Arc<dyn folio_jobs::Placement> = match &parts.cluster {

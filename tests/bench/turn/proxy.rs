@@ -71,6 +71,17 @@ impl ConversationService for Proxy {
         Ok(Response::new(Box::pin(events)))
     }
 
+    async fn upload_image(
+        &self,
+        _: Request<v1::UploadImageRequest>,
+    ) -> Result<Response<v1::UploadImageResponse>, Status> {
+        Err(Status::unimplemented("a proxy"))
+    }
+
+    async fn get_image(&self, _: Request<v1::GetImageRequest>) -> Result<Response<v1::GetImageResponse>, Status> {
+        Err(Status::unimplemented("a proxy"))
+    }
+
     async fn approve(&self, _: Request<v1::ApproveRequest>) -> Result<Response<v1::ApproveResponse>, Status> {
         Err(Status::unimplemented("a proxy"))
     }

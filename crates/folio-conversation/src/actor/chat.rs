@@ -1,12 +1,15 @@
 //! Validates a chat against the thread, its profile and the models, before the turn machine handles it.
 
+use std::sync::Arc;
+
 use folio_history::TurnRecord;
 use folio_history::command::DirectCall;
 use folio_history::journal::{AcceptedCall, TurnOptions};
-use folio_llm::Catalogue;
+use folio_llm::{Catalogue, ModelInfo};
 use folio_tools::{CheckedCall, ProfileTools};
+use folio_types::message::MessageImage;
 use folio_types::profile::Profile;
-use folio_types::{Error, Principal, Result};
+use folio_types::{Error, MessageImageId, OrgId, Principal, Result, ThreadId, UserId};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::{PreparedChat, Reply};
@@ -14,6 +17,7 @@ use super::state::{Pending, Recipient, State};
 use crate::events::StreamStart;
 use crate::group::{TASK_REQUEST, restrict};
 use crate::prepare::{sorted, subject_of};
+use crate::shared::Shared;
 use crate::turn::{Command, Effect, Start};
 
 /// Maximum rounds of a turn with a direct call. Its only round is below the maximum, so that the call runs.
@@ -28,12 +32,8 @@ impl State {
         reply: Reply<StreamStart>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Vec<Effect> {
-        let options = match self.turn_options(principal, &prepared) {
-            Ok(options) => self.acquire_slot_for_chat(&prepared).await.map(|()| options),
-            Err(error) => Err(error),
-        };
-        let options = match options {
-            Ok(options) => options,
+        let (options, images) = match self.accept_chat(principal, &prepared).await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 let _ = reply.send(Err(error));
                 return Vec::new();
@@ -49,6 +49,7 @@ impl State {
             user: principal.user.clone(),
             role: principal.role,
             text: chat.text.clone(),
+            images,
             mentions: chat.mentions.clone(),
             options,
             truncate_to: chat.truncate_to_message_count,
@@ -60,6 +61,27 @@ impl State {
             loaded.pending.insert(ticket, Pending { command: command.clone(), recipient, permit });
         }
         self.step(command)
+    }
+
+    /// Returns the options and the images of a chat's turn, whose slot it acquires.
+    async fn accept_chat(
+        &mut self,
+        principal: &Principal,
+        prepared: &PreparedChat,
+    ) -> Result<(TurnOptions, Vec<MessageImage>)> {
+        let options = self.turn_options(principal, prepared)?;
+        let history = self.loaded.as_ref().map(|loaded| loaded.machine.history());
+        // A repeated request keeps the images of its turn.
+        let recorded = history.and_then(|history| history.by_request(&prepared.request));
+        let images = match recorded.map(|record| record.accepted.images.clone()) {
+            Some(images) => images,
+            None => {
+                let (shared, org, thread) = (Arc::clone(&self.shared), self.org().clone(), self.thread().clone());
+                take_images(&shared, (&org, &thread), &principal.user, &prepared.command.images).await?
+            }
+        };
+        self.acquire_slot_for_chat(prepared).await?;
+        Ok((options, images))
     }
 
     /// Acquires the slot of a chat's turn. A repeated request needs a slot only if it resumes its turn.
@@ -125,8 +147,12 @@ impl State {
         let rounds_max = if direct_call.is_some() { DIRECT_CALL_ROUNDS } else { profile.limits.model_calls };
         let turn_profile = loaded.profile.turn_profile(subject);
         let parents = task.map(|task| task.parent_profiles.as_slice()).unwrap_or_default();
+        let model = chat_model(&prepared.models, command.model.as_deref().or(header.model.as_deref()), profile)?;
+        if !command.images.is_empty() {
+            prepared.models.require_vision(model)?;
+        }
         Ok(TurnOptions {
-            model: chat_model(&prepared.models, command.model.as_deref().or(header.model.as_deref()), profile)?,
+            model: model.name.clone(),
             auto_approve: command.auto_approve,
             auto_approved_tools: command.auto_approved_tools.clone(),
             approval_ttl_seconds: ttl,
@@ -140,6 +166,29 @@ impl State {
             direct_call,
         })
     }
+}
+
+/// Adds a thread to the images of a message, and returns them. An image of another user that is not in the thread is answered like a missing
+/// one.
+async fn take_images(
+    shared: &Shared,
+    (org, thread): (&OrgId, &ThreadId),
+    user: &UserId,
+    ids: &[MessageImageId],
+) -> Result<Vec<MessageImage>> {
+    let store = shared.dependencies.stores.message_images();
+    let mut images = Vec::with_capacity(ids.len());
+    for id in ids {
+        let found = shared.with_store_timeout(store.get(org, id)).await?;
+        let usable = found.filter(|found| found.user == *user || found.threads.contains(thread));
+        images.push(usable.ok_or_else(|| Error::not_found("message image", id))?.image);
+    }
+    for id in ids {
+        if !shared.with_store_timeout(store.add_thread(org, id, thread)).await? {
+            return Err(Error::not_found("message image", id));
+        }
+    }
+    Ok(images)
 }
 
 /// Checks a direct call against the tools. Arguments that the tool refuses become the result of the call.
@@ -157,7 +206,7 @@ fn accepted_call(tools: &ProfileTools, call: &DirectCall) -> Result<Box<Accepted
 
 /// Returns the model of a turn: `named` by the request or the thread, else that of the profile if it is offered, else the
 /// default. A named model that is not offered is refused.
-fn chat_model(models: &Catalogue, named: Option<&str>, profile: &Profile) -> Result<String> {
+fn chat_model<'a>(models: &'a Catalogue, named: Option<&str>, profile: &Profile) -> Result<&'a ModelInfo> {
     let of_profile = profile.model.filter(|name| models.for_chat(Some(name)).is_ok());
-    Ok(models.for_chat(named.or(of_profile))?.name.clone())
+    models.for_chat(named.or(of_profile))
 }

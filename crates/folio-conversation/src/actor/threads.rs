@@ -1,8 +1,11 @@
 //! Deletes and forks the thread. Both run in the actor of the thread, so they do not race with the appends.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use folio_history::journal::Entry;
 use folio_history::thread::{NewThread, ThreadHeader};
+use folio_types::message::Message;
 use folio_types::op::OpKey;
 use folio_types::{Error, Principal, Result, Role, ThreadId};
 
@@ -78,7 +81,7 @@ impl State {
         work.spawn({
             let work = work.clone();
             async move {
-                let _ = reply.send(work.shared.dependencies.stores.threads.create(thread).await);
+                let _ = reply.send(create_fork(&work.shared, thread).await);
             }
         });
     }
@@ -113,6 +116,21 @@ impl State {
             ..NewThread::new(id, principal, &header.profile, header.documents.clone(), environment.now())
         })
     }
+}
+
+/// Creates a fork. Its images are those of its source, which the fork refers to. An image that is no longer stored is missing in the
+/// fork, too.
+async fn create_fork(shared: &Shared, thread: NewThread) -> Result<ThreadHeader> {
+    let (stores, mut images) = (&shared.dependencies.stores, BTreeSet::new());
+    for entry in &thread.imported {
+        if let Entry::Imported(imported) = entry {
+            images.extend(imported.messages.iter().flat_map(Message::images).map(|image| &image.id));
+        }
+    }
+    for image in images {
+        stores.message_images().add_thread(&thread.org, image, &thread.id).await?;
+    }
+    stores.threads.create(thread).await
 }
 
 /// Deletes the logs of the child turns of a deleted thread. A log that cannot be deleted expires.

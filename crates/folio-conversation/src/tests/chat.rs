@@ -79,7 +79,7 @@ async fn the_model_is_sent_the_document_the_history_and_the_tools() {
     assert!(sent[0].system.contains("file name: \"invoice.pdf\"") && sent[0].system.contains("Total: 12.50"));
     let profile = folio_tools::Registry::standard().unwrap().profile("document").unwrap();
     assert_eq!(sent[0].tools, profile.definitions(false, []));
-    let text = |text: &str| Message::User { text: text.to_owned() };
+    let text = |text: &str| Message::user(text.to_owned());
     assert_eq!(sent[0].messages, [text("first")]);
     assert_eq!(sent[1].messages.len(), 3);
     assert_eq!((&sent[1].messages[0], &sent[1].messages[2]), (&text("first"), &text("second")));
@@ -173,7 +173,7 @@ async fn an_ephemeral_thread_imports_its_sanitized_history_and_expires_after_a_d
     let sandbox = Sandbox::start().await;
     sandbox.models.then([say("Yes.")]);
     let orphan = Message::Tool { call: "nothing".to_owned(), content: "lost".to_owned() };
-    let history = vec![Message::User { text: "before".to_owned() }, orphan];
+    let history = vec![Message::user("before".to_owned()), orphan];
     let chat = ChatCommand { ephemeral: true, history, ..sandbox.chat("now") };
     let events = sandbox.run(chat).await;
     let sent = sandbox.models.requests().pop().unwrap().messages;

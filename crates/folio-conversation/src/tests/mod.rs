@@ -11,6 +11,7 @@ mod fallback;
 mod faults;
 mod first_message;
 mod flaky;
+mod images;
 mod job_pause;
 mod lifecycle;
 mod ownership;

@@ -259,7 +259,7 @@ async fn an_answer_that_must_be_json_is_corrected_once() {
     let requests = sandbox.models.requests();
     assert!(requests[0].system.contains("# Answer"), "{}", requests[0].system);
     let last = requests[1].messages.last();
-    assert!(matches!(last, Some(Message::User { text }) if text.contains("Violations")), "{last:?}");
+    assert!(matches!(last, Some(Message::User { text, .. }) if text.contains("Violations")), "{last:?}");
 
     sandbox.models.then([say("Seven."), say(r#"{"total": "seven"}"#)]);
     let events = sandbox.run(sandbox.chat_in(&thread, "again")).await;

@@ -145,6 +145,7 @@ impl Base {
             mcp: Arc::new(folio_tools::mcp::NoMcpServers),
             retriever: Arc::new(folio_tools::retrieval::NoRetriever),
             passages: Arc::new(folio_tools::ingestion::NoPassages),
+            images: Arc::new(folio_tools::images::NoImages),
             incarnation,
             owners: Arc::new(crate::SingleProcessOwners),
             all_nodes: None,

@@ -217,7 +217,12 @@ impl Models for Script {
         let model = |name: &str, context_tokens| ModelInfo {
             name: name.to_owned(),
             provider: "test".to_owned(),
-            options: ModelOptions { context_tokens, max_output_tokens: 4_000, ..ModelOptions::default() },
+            options: ModelOptions {
+                context_tokens,
+                max_output_tokens: 4_000,
+                vision: name == "scripted",
+                ..ModelOptions::default()
+            },
         };
         let fallbacks = self.fallbacks.lock().unwrap().clone();
         let mut models = vec![model("scripted", CONTEXT), model("other", self.other_context.load(Ordering::SeqCst))];

@@ -5,7 +5,7 @@ use folio_history::journal::{Access, CallStatus, Decision, Mention, TurnOptions,
 use folio_history::task::{ChildEnd, ChildState};
 use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_tools::policy::CurrentRules;
-use folio_types::message::{FinishReason, ThinkingBlock, Usage};
+use folio_types::message::{FinishReason, MessageImage, ThinkingBlock, Usage};
 use folio_types::op::{Expected, Target};
 use folio_types::{Digest, Error, Principal, RequestId, Role, UserId};
 use serde_json::Value;
@@ -84,6 +84,7 @@ pub struct Start {
     /// Role of the request.
     pub role: Role,
     pub text: String,
+    pub images: Vec<MessageImage>,
     pub mentions: Vec<Mention>,
     pub options: TurnOptions,
     /// Number of user and final assistant messages to keep. None: all.

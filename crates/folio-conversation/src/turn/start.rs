@@ -112,6 +112,7 @@ impl Machine {
             user: start.user,
             role: Some(start.role),
             text: start.text,
+            images: start.images,
             mentions: start.mentions,
             options: start.options,
             truncate_to: start.truncate_to,

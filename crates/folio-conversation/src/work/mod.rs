@@ -4,6 +4,7 @@
 mod answer;
 mod audit;
 mod children;
+mod images;
 mod model;
 mod model_stream;
 mod recovery;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use folio_history::job::{EXTRACTION_KIND, JobState};
 use folio_history::journal::{AnswerType, WorkingState};
-use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall, Tools};
+use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall, RequestImages, Tools};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
 use folio_tools::ProfileTools;
 use folio_tools::extraction::AGENT_JOB_KIND;
@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::model_stream::{AbandonedAnswer, ReadOutcome, read};
-use super::{TaskContext, answer};
+use super::{TaskContext, answer, images};
 use crate::context::{ContextLoader, state_message};
 use crate::turn::{CheckedCall, Command, ModelCall, Reply, out_of_time};
 use crate::window::{Window, estimated_tokens, messages_tokens, tool_tokens};
@@ -163,8 +163,11 @@ impl ModelWork {
         let catalogue = catalogue.map_err(|error| Err(Failure::unsent(error)))?;
         let requested = catalogue.for_chat(Some(&self.call.model)).map_err(|error| Err(Failure::unsent(error)))?;
         let has_tools = !self.tools.is_empty();
-        let able =
-            |model: &ModelInfo| model.options.chat && (model.options.tools || !has_tools || !requested.options.tools);
+        let needs_vision = window.has_images() && requested.options.vision;
+        let able = |model: &ModelInfo| {
+            let has_required_tools = model.options.tools || !has_tools || !requested.options.tools;
+            model.options.chat && has_required_tools && (model.options.vision || !needs_vision)
+        };
         let candidates = catalogue.candidates(requested, able);
         let last = candidates.len().saturating_sub(1);
         // Error of the first model that failed. Returned if the last candidate lacks context or credit.
@@ -262,9 +265,15 @@ impl ModelWork {
                 );
                 Error::precondition(Reason::ContextTooSmall, message)
             })?;
+        let images = if info.options.vision {
+            images::load(shared, &self.work.org, &messages).await?
+        } else {
+            RequestImages::default()
+        };
         let request = ModelRequest {
             system,
             state,
+            images,
             tools: self.tools.clone(),
             thinking: shared.options.thinking && info.options.thinking,
             // The most probable tokens form a valid call more often than random ones, most of all with a small model.

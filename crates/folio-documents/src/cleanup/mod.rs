@@ -7,8 +7,8 @@
 //! [`deletions`] describes how a sweep finds the deletions.
 //!
 //! An upload stores its bytes before it writes its document, so a crash in between leaves orphaned bytes. A periodic
-//! search lists all blobs and removes those that no document names and that are older than a day. A document is written
-//! seconds after its blob, and no other upload writes the same blob.
+//! search lists all blobs and removes those that no document names, that no live thread contains, and that are older than
+//! a day. A document is written seconds after its blob, and no other upload writes the same blob.
 
 mod deletions;
 mod op_data;
@@ -250,6 +250,7 @@ impl Removal {
         self.stores.passages().remove(org, id).await?;
         self.stores.summaries().remove_document(org, id).await?;
         self.stores.chunk_sets().remove_document(org, id).await?;
+        self.stores.image_annotations().remove_document(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_referrers(org, id.as_str(), expires).await
     }

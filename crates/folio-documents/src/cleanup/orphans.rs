@@ -1,4 +1,4 @@
-//! Removal of orphaned bytes, which no document refers to, and of page images after a day.
+//! Removal of orphaned bytes, which no document refers to and no live thread contains, and of page images after a day.
 
 use folio_resources::Document;
 use folio_storage::{StoredBlob, Stores};
@@ -38,11 +38,14 @@ impl Orphans {
         Ok(removed)
     }
 
-    /// Removes a blob unless its document names it. Returns true if it was removed.
+    /// Removes a blob unless its document names it, or it is an image of a live thread. Returns true if it was removed.
     async fn remove(&self, StoredBlob { key, .. }: &StoredBlob, now: Timestamp) -> Result<bool> {
         let document = self.stores.of::<Document>().get(&key.org, &key.document).await?;
         if document.is_some_and(|document| document.blob == key.blob) {
             return Ok(false);
+        }
+        if let Some(is_removed) = self.stores.message_images().remove_orphan(key, now).await? {
+            return Ok(is_removed);
         }
         self.stores.of::<Document>().set_blob_bytes(&key.org, &key.document, &key.blob, 0, now).await?;
         self.stores.blobs.delete(key).await?;

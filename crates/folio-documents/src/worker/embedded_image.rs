@@ -15,7 +15,7 @@ use hayro_interpret::{
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, GrayImage, RgbImage, RgbaImage};
 
-use super::image::{encode, on_white};
+use super::image::{encode, on_white, within};
 use super::pdf::{self, Opened};
 use super::{Line, Output};
 
@@ -90,16 +90,7 @@ impl<'a> Device<'a> for Finder {
 fn decode(raster: &RasterImage<'_>) -> Option<RgbImage> {
     let mut decoded = None;
     raster.with_rgba(|data, alpha| decoded = pixels(data, alpha), Some((MAX_PIXELS, MAX_PIXELS)));
-    let image = decoded?;
-    let longest = image.width().max(image.height());
-    if longest <= MAX_PIXELS {
-        return Some(image);
-    }
-    let scaled = |size: u32| {
-        let size = u64::from(size) * u64::from(MAX_PIXELS) / u64::from(longest);
-        u32::try_from(size).unwrap_or(MAX_PIXELS).max(1)
-    };
-    Some(imageops::resize(&image, scaled(image.width()), scaled(image.height()), FilterType::Triangle))
+    decoded.map(|image| within(image, MAX_PIXELS))
 }
 
 /// Returns the pixels of an image on a white background.

@@ -10,7 +10,8 @@ use hayro::vello_cpu::color::palette::css::WHITE;
 use hayro::{PixmapSettings, RenderCache, RenderSettings};
 use image::codecs::jpeg::JpegEncoder;
 use image::imageops::FilterType;
-use image::{DynamicImage, ImageReader, Limits, Rgb, RgbImage};
+use image::metadata::Orientation;
+use image::{DynamicImage, ImageDecoder as _, ImageReader, Limits, Rgb, RgbImage};
 
 use super::pdf::{self, Opened};
 use super::{Line, Output};
@@ -21,6 +22,8 @@ use crate::tiff;
 const POINTS: f32 = 72.0;
 /// Quality of the images of a PDF rendition, from 1 to 100.
 const JPEG_QUALITY: u8 = 85;
+/// Qualities of the image for a model: the first one whose image is within the maximum number of bytes.
+const MODEL_QUALITIES: [u8; 4] = [JPEG_QUALITY, 70, 50, 30];
 /// Maximum width and height of an image file in pixels.
 const SOURCE_PIXELS: u32 = 65_500;
 
@@ -61,6 +64,70 @@ pub(super) fn write_pdf(mut input: Vec<u8>, max_pages: u32, output: &mut Output)
         next = if has_next { Some(jpeg(&input).map_err(io::Error::other)?) } else { None };
     }
     pdf.finish().map(drop)
+}
+
+/// Writes [`Line::ModelImage`] and the image of a PNG, JPEG or WebP file as JPEG, or [`Line::Refused`]. The image is upright and
+/// scaled down to `max_pixels` in each direction.
+pub(super) fn write_for_model(input: Vec<u8>, max_pixels: u32, max_bytes: u64, output: &mut Output) -> io::Result<()> {
+    // A malformed image may panic the libraries.
+    let encoded = catch_unwind(AssertUnwindSafe(|| -> Result<(Vec<u8>, (u32, u32)), String> {
+        let pixels = within(on_white(upright(input)?), max_pixels);
+        Ok((jpeg_within(&pixels, max_bytes)?, pixels.dimensions()))
+    }));
+    match encoded.unwrap_or_else(|_| Err("the image is damaged".to_owned())) {
+        Ok((bytes, (width, height))) => {
+            output.line(&Line::ModelImage { width, height })?;
+            output.out.write_all(&bytes)
+        }
+        Err(reason) => output.refused(reason),
+    }
+}
+
+/// Decodes an image file, and applies the orientation in its metadata.
+fn upright(input: Vec<u8>) -> Result<DynamicImage, String> {
+    let mut reader = ImageReader::new(Cursor::new(input)).with_guessed_format().map_err(|error| error.to_string())?;
+    let format = reader.format();
+    if !matches!(format, Some(image::ImageFormat::Png | image::ImageFormat::Jpeg | image::ImageFormat::WebP)) {
+        return Err("the file is no PNG, JPEG or WebP image".to_owned());
+    }
+    reader.limits(source_limits());
+    let failed = |error: image::ImageError| format!("the image cannot be decoded: {error}");
+    let mut decoder = reader.into_decoder().map_err(failed)?;
+    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
+    let mut image = DynamicImage::from_decoder(decoder).map_err(failed)?;
+    image.apply_orientation(orientation);
+    Ok(image)
+}
+
+fn jpeg_within(pixels: &RgbImage, max_bytes: u64) -> Result<Vec<u8>, String> {
+    for quality in MODEL_QUALITIES {
+        let mut bytes = Vec::new();
+        let encoder = JpegEncoder::new_with_quality(&mut bytes, quality);
+        pixels.write_with_encoder(encoder).map_err(|error| error.to_string())?;
+        if bytes.len() as u64 <= max_bytes {
+            return Ok(bytes);
+        }
+    }
+    Err(format!("the image has more than {max_bytes} bytes in each quality"))
+}
+
+/// Scales an image down to `max_pixels` in each direction.
+pub(super) fn within(image: RgbImage, max_pixels: u32) -> RgbImage {
+    let longest = image.width().max(image.height());
+    if longest <= max_pixels {
+        return image;
+    }
+    let scaled = |size: u32| {
+        let size = u64::from(size) * u64::from(max_pixels) / u64::from(longest);
+        u32::try_from(size).unwrap_or(max_pixels).max(1)
+    };
+    image::imageops::resize(&image, scaled(image.width()), scaled(image.height()), FilterType::Triangle)
+}
+
+fn source_limits() -> Limits {
+    let mut limits = Limits::default();
+    (limits.max_image_width, limits.max_image_height) = (Some(SOURCE_PIXELS), Some(SOURCE_PIXELS));
+    limits
 }
 
 /// Returns the first page of an image file as a JPEG image, with its size in pixels.
@@ -104,9 +171,7 @@ fn picture(mut input: Vec<u8>, image: &PageImage) -> Result<RgbImage, String> {
         return Err(format!("the file has no page {}", image.page()));
     }
     let mut reader = ImageReader::new(Cursor::new(input)).with_guessed_format().map_err(|error| error.to_string())?;
-    let mut limits = Limits::default();
-    (limits.max_image_width, limits.max_image_height) = (Some(SOURCE_PIXELS), Some(SOURCE_PIXELS));
-    reader.limits(limits);
+    reader.limits(source_limits());
     let source = reader.decode().map_err(|error| format!("the image cannot be decoded: {error}"))?;
     // The boxes of words refer to the stored pixels, so that the orientation in the metadata is not applied.
     #[expect(clippy::cast_precision_loss, reason = "an image has at most 65,500 pixels in a direction")]

@@ -14,10 +14,11 @@ use folio_storage::{
     BlobReader, BlobStore, BlobWriter, ChunkSet, ResourceExecutor, StoredBlob, StoredSummary, Stores, SummaryScope,
 };
 use folio_storage_conformance::layer::{Layered, ResourceLayer};
+use folio_types::message::MessageImage;
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
 use folio_types::{
-    BlobId, BlobKey, ExtractionId, IngestionId, Principal, PromptId, PromptRevId, Result, ThreadId, Timestamp,
-    UnknownFields, limits,
+    BlobId, BlobKey, ExtractionId, IngestionId, MessageImageId, Principal, PromptId, PromptRevId, Result, ThreadId,
+    Timestamp, UnknownFields, limits,
 };
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -257,6 +258,46 @@ fn set_modified(fixture: &Fixture, key: &BlobKey, at: Timestamp) {
     let folder = fixture.folder.path().join("data/blobs").join(key.org.as_str());
     let path = folder.join(key.document.as_str()).join(key.blob.as_str());
     std::fs::File::options().write(true).open(path).unwrap().set_modified(at.into()).unwrap();
+}
+
+#[tokio::test]
+async fn images_of_messages_that_no_live_thread_contains_are_removed_after_a_day() {
+    let fixture = Fixture::new();
+    let (stores, principal, now) = (fixture.stores(), &fixture.principal, fixture.environment.now());
+    let (images, org) = (stores.message_images(), &principal.org);
+    let old = now - limits::DAY - Duration::from_secs(60);
+    let thread = NewThread::new(ThreadId::derive(&["live"]), principal, "document", vec![], now);
+    stores.threads.create(thread.clone()).await.unwrap();
+    let mut keys = Vec::new();
+    for (name, at, thread) in [
+        ("unsent", old, None),
+        ("young", now, None),
+        ("sent", old, Some(thread.id.clone())),
+        ("lost", old, Some(ThreadId::derive(&["deleted"]))),
+    ] {
+        let id = MessageImageId::derive(&[name]);
+        let image = MessageImage { id, media_type: "image/jpeg".into(), width: 1, height: 1, bytes: 4 };
+        let file = (Digest::of(name.as_bytes()), Bytes::from_static(b"jpeg"));
+        images.store(org, &principal.user, &image, file, now).await.unwrap();
+        if let Some(thread) = thread {
+            assert!(images.add_thread(org, &image.id, &thread).await.unwrap());
+        }
+        let document = DocumentId::derive(&["message image", image.id.as_str()]);
+        keys.push(BlobKey { org: org.clone(), document, blob: BlobId::derive(&["message image"]) });
+        set_modified(&fixture, &keys[keys.len() - 1], at);
+    }
+    let (cleaner, _) = fixture.cleaner();
+    let is_removed = async |key: &BlobKey| fixture.bytes(key).await.is_none().then_some(());
+    for at in [0, 3] {
+        wait_for("the image is removed", SOON, || is_removed(&keys[at])).await;
+    }
+    let stored = async || (stores.of::<Document>().content_bytes(org).await.unwrap() == 8 + 16 * 1024).then_some(());
+    wait_for("two images and a journal are left", SOON, stored).await;
+    for (name, is_left) in [("unsent", false), ("young", true), ("sent", true), ("lost", false)] {
+        let found = images.get(org, &MessageImageId::derive(&[name])).await.unwrap();
+        assert_eq!(found.is_some(), is_left, "{name}");
+    }
+    cleaner.stop(SOON).await;
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod intake;
 mod isolation;
 mod kinds;
 mod malformed;
+mod message_images;
 mod office;
 mod page_images;
 mod pdf_forms;

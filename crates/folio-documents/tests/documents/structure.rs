@@ -110,6 +110,9 @@ async fn an_embedded_image_is_copied_on_demand() {
     assert_eq!(image.dimensions(), (32, 32));
     let corners = [(0, 0), (31, 0), (0, 31)].map(|(x, y)| image.get_pixel(x, y).0);
     assert_eq!(corners, [[255, 0, 0], [255, 255, 255], [0, 0, 255]]);
+    let for_model = renderer.embedded_for_model(&stored.org, &stored.id, (1, 1)).await.unwrap();
+    assert_eq!((for_model.width, for_model.height), (32, 32));
+    assert_eq!(image::guess_format(&for_model.bytes).unwrap(), image::ImageFormat::Jpeg);
     for (page, number) in [(1, 2), (2, 1), (3, 1), (0, 1)] {
         let missing =
             renderer.render(&stored.org, &stored.id, &Rendition::Embedded { page, number }).await.unwrap_err();

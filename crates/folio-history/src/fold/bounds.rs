@@ -148,7 +148,7 @@ fn a_round_that_exceeds_an_entry_with_the_working_state_is_reduced_to_text() {
     };
     let text = "t".repeat(2_000);
     let messages = vec![
-        Message::User { text: "u".repeat(2 * limits::ENTRY_BYTES) },
+        Message::user("u".repeat(2 * limits::ENTRY_BYTES)),
         Message::Assistant { text: String::new(), thinking: Vec::new(), calls: vec![call.clone()] },
         Message::Tool { call: "c".into(), content: "r".into() },
         Message::Assistant { text: text.clone(), thinking: Vec::new(), calls: vec![call] },
@@ -159,7 +159,7 @@ fn a_round_that_exceeds_an_entry_with_the_working_state_is_reduced_to_text() {
     let fork = history.fork(None).unwrap();
     assert!(fork.iter().all(|entry| json_bytes(entry) <= limits::ENTRY_BYTES));
     let kept: Vec<Message> = History::fold(fork).messages().map(|shown| shown.message).collect();
-    let Message::User { text: truncated } = &kept[0] else { panic!() };
+    let Message::User { text: truncated, .. } = &kept[0] else { panic!() };
     assert!(truncated.ends_with("for a fork]") && truncated.len() > limits::ENTRY_BYTES / 4);
     assert!(matches!(&kept[1], Message::Assistant { text, calls, .. } if calls.is_empty() && !text.is_empty()));
     assert_eq!(
@@ -189,7 +189,7 @@ fn a_fork_is_complete_up_to_exactly_its_maximum_size() {
 
 #[test]
 fn a_fork_counts_every_user_message_and_notes_an_omission_with_its_working_state() {
-    let users = |text: &str, version| imported(vec![Message::User { text: text.into() }; 600], state(version));
+    let users = |text: &str, version| imported(vec![Message::user(text.to_owned()); 600], state(version));
     let forked = History::fold(History::fold([users("old", 1), users("new", 2)]).fork(None).unwrap());
     let kept = texts(&forked);
     assert!(kept[0].contains("omitted") && kept[1..].iter().all(|text| text == "new"), "{}", kept[0]);
@@ -219,7 +219,7 @@ fn a_round_is_complete_if_it_leaves_the_reserved_bytes_of_its_entry() {
 #[test]
 fn a_message_is_truncated_if_its_segment_exceeds_the_maximum() {
     let working = WorkingState::default();
-    let user = |bytes| vec![Message::User { text: "u".repeat(bytes) }];
+    let user = |bytes| vec![Message::user("u".repeat(bytes))];
     let fitting = limits::ENTRY_BYTES - FRAME_BYTES - json_bytes(&working) - json_bytes(&user(0));
     for added in 0..4 {
         let history = History::fold([imported(user(fitting + added), working.clone())]);
@@ -230,7 +230,7 @@ fn a_message_is_truncated_if_its_segment_exceeds_the_maximum() {
 
 #[test]
 fn a_message_that_fills_its_segment_keeps_its_text() {
-    let user = |bytes| Message::User { text: "u".repeat(bytes) };
+    let user = |bytes| Message::user("u".repeat(bytes));
     let bytes_max = json_bytes(&[user(5_000)]);
     for (bytes, is_kept) in [(5_000, true), (5_001, false)] {
         let mut message = user(bytes);
@@ -250,7 +250,7 @@ fn a_text_is_truncated_only_if_its_entry_can_contain_more_than_1_kib() {
             WorkingState { extraction, ..WorkingState::default() }
         };
         let filling = working(limits::ENTRY_BYTES - FRAME_BYTES - free - json_bytes(&working(0)));
-        let history = History::fold([imported(vec![Message::User { text: "u".repeat(5_000) }], filling)]);
+        let history = History::fold([imported(vec![Message::user("u".repeat(5_000))], filling)]);
         let fork = history.fork(None).map(|entries| entries.len());
         assert_eq!(fork.map_err(|error| error.reason), kept, "{free} bytes");
     }

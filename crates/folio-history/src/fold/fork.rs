@@ -115,7 +115,8 @@ pub(super) fn reduce_to_text(message: &mut Message, bytes_max: usize) {
     }
     while json_bytes(&[&*message]) > bytes_max && longest > TEXT_BYTES_MIN {
         longest /= 2;
-        let (Message::User { text } | Message::Assistant { text, .. } | Message::Tool { content: text, .. }) = message;
+        let (Message::User { text, .. } | Message::Assistant { text, .. } | Message::Tool { content: text, .. }) =
+            message;
         truncate_text(text, longest, TRUNCATION_NOTE);
     }
 }

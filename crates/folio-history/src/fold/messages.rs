@@ -211,7 +211,7 @@ impl TurnRecord {
     }
 
     fn user_message(&self) -> Message {
-        Message::User { text: self.accepted.text.clone() }
+        Message::User { text: self.accepted.text.clone(), images: self.accepted.images.clone() }
     }
 
     /// Returns true if the turn has a final assistant message.
@@ -235,7 +235,7 @@ impl RoundRecord {
     fn corrected(&self, correction: &str) -> Vec<Message> {
         let (text, thinking) = (self.text.clone(), self.thinking.clone());
         let answer = (!text.is_empty()).then(|| Message::Assistant { text, thinking, calls: Vec::new() });
-        answer.into_iter().chain([Message::User { text: correction.to_owned() }]).collect()
+        answer.into_iter().chain([Message::user(correction.to_owned())]).collect()
     }
 
     /// Returns the assistant message and the results of its calls. If a call has no result, only the text is returned,

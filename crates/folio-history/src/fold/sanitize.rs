@@ -11,7 +11,7 @@ pub fn sanitize(messages: Vec<Message>) -> Vec<Message> {
     let mut rest = messages.into_iter().peekable();
     while let Some(message) = rest.next() {
         match message {
-            Message::User { text } => clean.push(Message::User { text }),
+            user @ Message::User { .. } => clean.push(user),
             Message::Tool { .. } => {}
             Message::Assistant { text, thinking, calls } => {
                 let mut results = Vec::new();

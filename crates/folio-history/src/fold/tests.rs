@@ -109,7 +109,7 @@ pub(super) fn texts(history: &History) -> Vec<String> {
     history
         .messages()
         .map(|shown| match shown.message {
-            Message::User { text } | Message::Assistant { text, .. } | Message::Tool { content: text, .. } => text,
+            Message::User { text, .. } | Message::Assistant { text, .. } | Message::Tool { content: text, .. } => text,
         })
         .collect()
 }
@@ -139,7 +139,7 @@ fn truncation_keeps_counted_messages_and_restores_their_working_state() {
 
 #[test]
 fn imported_messages_come_first_and_are_counted_and_truncated() {
-    let user = |text: &str| Message::User { text: text.into() };
+    let user = |text: &str| Message::user(text.to_owned());
     let call = ToolCall { id: "c".into(), name: "t".into(), arguments: json!({}) };
     let messages = vec![
         user("old"),
@@ -192,13 +192,13 @@ fn a_fork_and_a_truncation_restore_the_state_of_the_profile() {
 
 #[test]
 fn a_long_history_is_split_into_entries_within_their_bound() {
-    let messages: Vec<_> = (0..20).map(|_| Message::User { text: "x".repeat(60_000) }).collect();
+    let messages: Vec<_> = (0..20).map(|_| Message::user("x".repeat(60_000))).collect();
     let entries = import(messages.clone(), &state(1)).unwrap();
     assert!(entries.iter().all(|entry| json_bytes(entry) <= limits::ENTRY_BYTES));
     assert_eq!(entries.len(), 5, "an entry contains the messages that fit");
     let history = History::fold(entries);
     assert_eq!(history.messages().map(|shown| shown.message).collect::<Vec<_>>(), messages);
-    let large = import(vec![Message::User { text: "x".repeat(limits::ENTRY_BYTES) }], &state(1));
+    let large = import(vec![Message::user("x".repeat(limits::ENTRY_BYTES))], &state(1));
     assert_eq!(large.unwrap_err().reason, Reason::TooLarge);
 }
 
@@ -224,7 +224,7 @@ fn only_the_model_that_continues_a_turn_receives_a_corrected_answer() {
         history.push(Entry::Round(Box::new(Round { turn: 1, round: 1, ..corrected(text) })));
         let sent = history.last().unwrap().messages();
         assert_eq!(sent.len(), if text.is_empty() { 2 } else { 3 });
-        assert_eq!(sent.last(), Some(&Message::User { text: "correct it".into() }));
+        assert_eq!(sent.last(), Some(&Message::user("correct it")));
         assert_eq!(sanitize(sent.clone()), sent, "invariant 4");
         history.push(ended(1, completed(1), vec![], state(1), 9));
         assert_eq!(texts(&history), ["question 1", "answer 1"]);
@@ -375,7 +375,7 @@ fn a_turn_is_found_by_its_number_and_its_request() {
 
 #[test]
 fn an_import_is_truncated_after_every_counted_message() {
-    let messages: Vec<_> = ["a", "b", "c", "d"].map(|text| Message::User { text: text.into() }).into();
+    let messages: Vec<_> = ["a", "b", "c", "d"].map(Message::user).into();
     for keep in 0..=4 {
         let mut history = History::fold([Entry::Imported(Imported {
             messages: messages.clone(),
@@ -548,7 +548,7 @@ fn any_message() -> impl Strategy<Value = Message> {
     let id = prop_oneof![Just("a"), Just("b"), Just("c")];
     let call = id.clone().prop_map(|id| ToolCall { id: id.into(), name: "t".into(), arguments: json!({}) });
     prop_oneof![
-        Just(Message::User { text: "u".into() }),
+        Just(Message::user("u")),
         (prop_oneof![Just(""), Just("t")], proptest::collection::vec(call, 0..3))
             .prop_map(|(text, calls)| { Message::Assistant { text: text.into(), thinking: Vec::new(), calls } }),
         id.prop_map(|id| Message::Tool { call: id.into(), content: "r".into() }),

@@ -57,7 +57,7 @@ impl Models for RuleModels {
 
     async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
         *self.calls.lock().unwrap() += 1;
-        let Some(Message::User { text }) = request.messages.last() else { panic!("no message of the user") };
+        let Some(Message::User { text, .. }) = request.messages.last() else { panic!("no message of the user") };
         let title = text.lines().find_map(|line| line.strip_prefix("Title: "));
         let usage = Usage { input_tokens: 9, output_tokens: 3, reported: true, model_calls: 1, ..Usage::default() };
         Ok(ModelReply { text: summary(title), finish: Some(FinishReason::Stop), usage, ..ModelReply::default() })
@@ -189,6 +189,7 @@ impl Fixture {
             passages: Arc::new(NoPassages),
             outlines: OutlineCache::default(),
             retriever: Arc::new(folio_tools::retrieval::NoRetriever),
+            images: Arc::new(folio_tools::images::NoImages),
             tasks: TaskTracker::new(),
         };
         let index = EmbeddedIndex::open(folder.path().join("index"), EmbeddedOptions::default()).unwrap();

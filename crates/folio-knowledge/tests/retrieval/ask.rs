@@ -49,7 +49,7 @@ async fn an_answer_quotes_its_passages_and_is_metered() {
 
     let [request] = &test.models.requests()[..] else { panic!("one call is expected") };
     assert!(request.system.contains("never follow text"), "{}", request.system);
-    let Some(Message::User { text }) = request.messages.last() else { panic!("{:?}", request.messages) };
+    let Some(Message::User { text, .. }) = request.messages.last() else { panic!("{:?}", request.messages) };
     assert!(text.contains(LINES[0]) && text.contains(LINES[1]), "{text}");
     assert_eq!(text.matches("=====BEGIN PASSAGE ").count(), 2);
     assert!(request.max_output_tokens.is_some_and(|tokens| tokens <= 1_000));

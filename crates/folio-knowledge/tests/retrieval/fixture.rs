@@ -65,6 +65,7 @@ impl Fixture {
             passages: Arc::new(folio_tools::ingestion::NoPassages),
             outlines: folio_tools::sections::OutlineCache::default(),
             retriever: Arc::new(NoRetriever),
+            images: Arc::new(folio_tools::images::NoImages),
             tasks: TaskTracker::new(),
         };
         let retriever = IndexRetriever::new(index.clone());

@@ -14,8 +14,9 @@ use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::openai::{self, Bounds};
 use super::refused_parameters::{self, Parameter};
-use super::streaming_call::StreamingCall;
+use super::streaming_call::{SentBody, StreamingCall};
 use super::{Entry, traced};
+use crate::images::text_tokens;
 use crate::model::{ModelError, ModelReply, ModelRequest, ModelStream, TimeLimit};
 use crate::request::Body;
 use crate::stream::{Assembler, EVENT_BYTES_MAX};
@@ -37,13 +38,13 @@ async fn open(
     call_end: Instant,
 ) -> Result<ModelStream, ModelError> {
     let endpoint = &entry.endpoint;
-    let body = Bytes::from(body(entry, request, temperature, true)?);
+    let (body, images) = body(entry, request, temperature, true)?;
     let permit = endpoint.permit(&request.org, call_end).await?;
     let call = StreamingCall {
         endpoint: Arc::clone(endpoint),
         model: entry.info.name.clone(),
         call_id: request.call_id.clone(),
-        body,
+        body: SentBody { json: Bytes::from(body), images },
         fewest_tokens: fewest_prompt_tokens(request),
         progress: request.progress.clone(),
         call_end,
@@ -67,7 +68,8 @@ async fn call_once(
     call_end: Instant,
 ) -> Result<ModelReply, ModelError> {
     let endpoint = &entry.endpoint;
-    let body = String::from_utf8(body(entry, request, temperature, false)?)
+    let (body, (_, image_tokens)) = body(entry, request, temperature, false)?;
+    let body = String::from_utf8(body)
         .map_err(serde::ser::Error::custom)
         .and_then(RawValue::from_string)
         .map_err(unserializable)?;
@@ -76,7 +78,7 @@ async fn call_once(
     let fewest = fewest_prompt_tokens(request);
     let attempt = |attempt| non_streaming(endpoint, attempt, (&request.call_id, &body, fewest), call_end);
     let (reply, usage) = attempts.run(attempt).await?;
-    Ok(finished(reply, usage, body.get().as_bytes(), &entry.info.name))
+    Ok(finished(reply, usage, (body.get().as_bytes(), image_tokens), &entry.info.name))
 }
 
 /// Makes a call with the temperature of the request, if the endpoint permits it.
@@ -91,12 +93,13 @@ where
     refused_parameters::call_with(entry, (Parameter::Temperature, request.temperature), make).await
 }
 
+/// Returns the body of a request, the bytes of its images, and their tokens.
 fn body(
     entry: &Entry,
     request: &ModelRequest,
     temperature: Option<Temperature>,
     stream: bool,
-) -> Result<Vec<u8>, ModelError> {
+) -> Result<(Vec<u8>, (usize, u64)), ModelError> {
     let body = Body {
         request,
         model: &entry.info.options,
@@ -106,7 +109,7 @@ fn body(
         stream_usage: entry.endpoint.stream_usage,
         temperature,
     };
-    body.write().map_err(unserializable)
+    Ok((body.write().map_err(unserializable)?, body.images()))
 }
 
 fn unserializable(error: serde_json::Error) -> ModelError {
@@ -131,8 +134,9 @@ async fn non_streaming(
     }))
 }
 
-/// Completes a reply: counts the usage if the endpoint did not report it, and sets the model name if it is empty.
-pub(super) fn finished(mut reply: ModelReply, usage: Option<Usage>, request: &[u8], model: &str) -> ModelReply {
+/// Completes a reply: counts the usage if the endpoint did not report it, and sets the model name if it is empty. `request`: the
+/// body, and the tokens of its images.
+pub(super) fn finished(mut reply: ModelReply, usage: Option<Usage>, request: (&[u8], u64), model: &str) -> ModelReply {
     reply.usage = usage.unwrap_or_else(|| counted(&reply, request));
     if reply.model.is_empty() {
         reply.model = model.to_owned();
@@ -140,11 +144,11 @@ pub(super) fn finished(mut reply: ModelReply, usage: Option<Usage>, request: &[u
     reply
 }
 
-fn counted(reply: &ModelReply, request: &[u8]) -> Usage {
+fn counted(reply: &ModelReply, (request, image_tokens): (&[u8], u64)) -> Usage {
     let thinking = reply.thinking.iter().map(|block| count_tokens(&block.text));
     let calls = reply.calls.iter().map(|call| count_tokens(&call.name).saturating_add(count_tokens(&call.arguments)));
     Usage {
-        input_tokens: std::str::from_utf8(request).map_or(0, count_tokens),
+        input_tokens: std::str::from_utf8(request).map_or(0, text_tokens).saturating_add(image_tokens),
         cached_input_tokens: 0,
         output_tokens: thinking.chain(calls).fold(count_tokens(&reply.text), u64::saturating_add),
         reported: false,

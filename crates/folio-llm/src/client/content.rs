@@ -1,6 +1,6 @@
 //! Messages of a model call in the format of OpenTelemetry's semantic conventions, for events with content.
 
-use folio_types::message::{FinishReason, Message};
+use folio_types::message::{FinishReason, Message, MessageImage};
 use serde_json::{Value, json};
 
 use crate::model::ModelReply;
@@ -37,7 +37,13 @@ pub(super) fn finish(finish: FinishReason) -> &'static str {
 
 fn message(message: &Message) -> Value {
     match message {
-        Message::User { text: content } => json!({"role": "user", "parts": [text(content)]}),
+        Message::User { text: content, images } => {
+            // The event contains no bytes of images.
+            let image =
+                |image: &MessageImage| json!({"type": "blob", "modality": "image", "mime_type": image.media_type});
+            let parts: Value = std::iter::once(text(content)).chain(images.iter().map(image)).collect();
+            json!({"role": "user", "parts": parts})
+        }
         Message::Assistant { text: content, thinking, calls } => {
             let thinking = thinking.iter().map(|block| reasoning(&block.text));
             let content = (!content.is_empty()).then(|| text(content));
@@ -76,7 +82,7 @@ mod tests {
         let thinking = vec![ThinkingBlock { text: "hm".into(), ..ThinkingBlock::default() }];
         let tool_call = ToolCall { id: "c1".into(), name: "get".into(), arguments: json!({"page": 1}) };
         let messages = [
-            Message::User { text: "read".into() },
+            Message::user("read"),
             Message::Assistant { text: String::new(), thinking: thinking.clone(), calls: vec![tool_call] },
             Message::Tool { call: "c1".into(), content: "a page".into() },
         ];

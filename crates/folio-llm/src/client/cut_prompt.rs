@@ -24,7 +24,7 @@ fn counted(request: &ModelRequest) -> u64 {
 /// prompt.
 fn texts(request: &ModelRequest) -> impl Iterator<Item = &str> {
     let texts = request.messages.iter().map(|message| match message {
-        Message::User { text } | Message::Assistant { text, .. } => text.as_str(),
+        Message::User { text, .. } | Message::Assistant { text, .. } => text.as_str(),
         Message::Tool { content, .. } => content.as_str(),
     });
     std::iter::once(request.system.as_str()).chain(texts)
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_system_message_and_all_messages_count() {
-        let user = |text: &str| Message::User { text: text.to_owned() };
+        let user = |text: &str| Message::user(text.to_owned());
         let request = ModelRequest {
             system: "be brief".to_owned(),
             ..ModelRequest::new(OrgId::derive(&["acme"]), "model", vec![user("one"), user("two three, 4.")])
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_prompt_that_is_checked_is_counted() {
         let words = |count: usize| {
-            let message = Message::User { text: "a ".repeat(count) };
+            let message = Message::user("a ".repeat(count));
             ModelRequest::new(OrgId::derive(&["acme"]), "model", vec![message])
         };
         for count in [3_999, 4_000, 5_000] {

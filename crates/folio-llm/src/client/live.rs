@@ -14,6 +14,7 @@ use super::attempt::Attempt;
 use super::chat::finished;
 use super::cut_prompt;
 use super::failure::Failure;
+use super::streaming_call::SentBody;
 use crate::model::{ModelError, ModelEvent, ModelReply, TimeLimit};
 use crate::progress::Progress;
 use crate::stream::StreamParser;
@@ -53,7 +54,7 @@ pub(super) struct LiveStream {
     call_end: Instant,
     bytes_after_done: usize,
     attempt: Attempt,
-    request: Bytes,
+    request: SentBody,
     progress: Progress,
     /// Bytes of tool call arguments that earlier attempts of the call delivered.
     earlier_call_bytes: usize,
@@ -70,7 +71,7 @@ impl LiveStream {
         response: reqwest::Response,
         attempt: Attempt,
         (model, fewest_tokens): (&str, u64),
-        (request, progress): (Bytes, Progress),
+        (request, progress): (SentBody, Progress),
         first_end: Instant,
         call_end: Instant,
     ) -> Self {
@@ -235,7 +236,8 @@ impl LiveStream {
         let (reply, usage) = assembled.map_err(|error| self.invalid_answer(error))?;
         cut_prompt::check(self.fewest_tokens, read).map_err(Failure::refusal)?;
         self.attempt.record(Outcome::Success);
-        self.final_item = Some(Ok(Box::new(finished(reply, usage, &self.request, &self.model))));
+        self.final_item =
+            Some(Ok(Box::new(finished(reply, usage, (&self.request.json, self.request.images.1), &self.model))));
         self.phase = Phase::Ended;
         Ok(())
     }

@@ -15,14 +15,32 @@ use super::endpoint::{EVENT_STREAM, Endpoint};
 use super::failure::Failure;
 use super::live::LiveStream;
 use crate::model::{ModelError, ModelEvent, ModelStream, TimeLimit};
+use crate::options::BYTES_PER_TOKEN;
 use crate::progress::Progress;
+
+/// The body of a streaming request.
+#[derive(Clone)]
+pub(super) struct SentBody {
+    pub(super) json: Bytes,
+    /// The bytes of the images in the body, and an upper estimate of their tokens.
+    pub(super) images: (usize, u64),
+}
+
+impl SentBody {
+    /// Returns the size of a body with as many tokens and without images.
+    fn text_bytes(&self) -> usize {
+        let (bytes, tokens) = self.images;
+        let of_images = usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
+        self.json.len().saturating_sub(bytes).saturating_add(of_images)
+    }
+}
 
 pub(super) struct StreamingCall {
     pub(super) endpoint: Arc<Endpoint>,
     /// Model name for answers without one.
     pub(super) model: String,
     pub(super) call_id: String,
-    pub(super) body: Bytes,
+    pub(super) body: SentBody,
     /// Lower estimate of the tokens of the prompt.
     pub(super) fewest_tokens: u64,
     pub(super) progress: Progress,
@@ -40,13 +58,13 @@ impl StreamingCall {
 
     /// Makes one attempt, up to its first token.
     async fn attempt(&self, mut attempt: Attempt) -> Result<Box<LiveStream>, Failure> {
-        let first_end = Instant::now() + self.endpoint.timeouts.first_token(self.body.len());
+        let first_end = Instant::now() + self.endpoint.timeouts.first_token(self.body.text_bytes());
         let end = if first_end < self.call_end {
             (first_end, TimeLimit::FirstToken)
         } else {
             (self.call_end, TimeLimit::WholeCall)
         };
-        let sent = self.endpoint.send_streaming(&self.call_id, &self.body, end).await;
+        let sent = self.endpoint.send_streaming(&self.call_id, &self.body.json, end).await;
         let response = attempt.check(sent.and_then(event_stream))?;
         let sent = (self.body.clone(), self.progress.clone());
         let model = (self.model.as_str(), self.fewest_tokens);

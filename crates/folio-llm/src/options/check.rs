@@ -1,6 +1,6 @@
 //! Validation of the provider table.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -77,8 +77,12 @@ impl Options {
     /// Checks that each model name has one provider and that the defaults exist.
     fn check_names(&self, problems: &mut Problems) {
         let mut models: BTreeMap<&str, (&str, ModelKind)> = BTreeMap::new();
+        let mut with_vision: BTreeSet<&str> = BTreeSet::new();
         for (provider, options) in self.providers.iter().filter(|(_, options)| options.enabled) {
             for (name, model) in options.models.iter().filter(|(_, model)| model.enabled) {
+                if model.vision && model.kind == ModelKind::Chat {
+                    with_vision.insert(name);
+                }
                 if let Some((other, _)) = models.insert(name, (provider, model.kind)) {
                     problems.add(format_args!("providers.{provider}.models.{name}"), duplicate_name(other));
                 }
@@ -94,8 +98,17 @@ impl Options {
         for (setting, name, kind) in defaults.chain(fallbacks) {
             if models.get(name.as_str()).is_none_or(|(_, found)| *found != kind) {
                 let enabled = models.iter().filter(|(_, (_, found))| *found == kind).map(|(name, _)| *name);
+                let kind = match kind {
+                    ModelKind::Chat => "model",
+                    ModelKind::Embedding => "embedding model",
+                    ModelKind::Rerank => "rerank model",
+                };
                 problems.add(setting, not_enabled(name, kind, enabled));
             }
+        }
+        let image = self.default_image_model.as_str();
+        if !image.is_empty() && !with_vision.contains(image) {
+            problems.add("default_image_model", not_enabled(image, "model with vision", with_vision.iter().copied()));
         }
     }
 }
@@ -104,13 +117,8 @@ fn duplicate_name(other: &str) -> String {
     format!("provider {other:?} has a model with the same name; rename one and set its `upstream`")
 }
 
-fn not_enabled<'a>(name: &str, kind: ModelKind, enabled: impl Iterator<Item = &'a str>) -> String {
+fn not_enabled<'a>(name: &str, kind: &str, enabled: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<_> = enabled.take(20).collect();
-    let kind = match kind {
-        ModelKind::Chat => "model",
-        ModelKind::Embedding => "embedding model",
-        ModelKind::Rerank => "rerank model",
-    };
     format!(
         "{name:?} is not an enabled {kind}; enabled: {}",
         if names.is_empty() { "none".into() } else { names.join(", ") }

@@ -70,6 +70,10 @@ fn every_problem_is_reported_with_its_path() {
         ("default_embedding_model: \"fast\" is not", problems(|o| o.default_embedding_model = "fast".into())),
         ("default_model: \"vectors\" is not", problems(|o| o.default_model = "vectors".into())),
         ("rerank model; enabled: none", problems(|o| o.default_rerank_model = "vectors".into())),
+        (
+            "default_image_model: \"fast\" is not an enabled model with vision; enabled: none",
+            problems(|o| o.default_image_model = "fast".into()),
+        ),
         ("fallbacks: \"vectors\" is not", problems(|o| o.fallbacks = vec!["vectors".into()])),
         (
             "models.fast.dimensions: is only permitted",

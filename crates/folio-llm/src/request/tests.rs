@@ -42,7 +42,7 @@ fn block(signature: Option<&str>) -> ThinkingBlock {
 #[test]
 fn a_conversation_is_encoded_as_the_protocol_requires() {
     let mut request = request(vec![
-        Message::User { text: "hello".into() },
+        Message::user("hello"),
         assistant(vec![], true),
         Message::Tool { call: "call_1".into(), content: "{}".into() },
     ]);
@@ -78,8 +78,30 @@ fn a_conversation_is_encoded_as_the_protocol_requires() {
 }
 
 #[test]
+fn images_follow_the_text_of_their_message_if_the_model_has_vision() {
+    let image = crate::images::tests::image;
+    let (sent, lost) = (image("sent"), image("lost"));
+    let message = Message::User { text: "look".into(), images: vec![sent.clone(), lost] };
+    let mut request = request(vec![message]);
+    request.images.insert(sent.id, bytes::Bytes::from_static(&[255, 216, 255]));
+    let sees = ModelOptions { vision: true, ..ModelOptions::default() };
+    let body = serialized(&request, &sees);
+    assert_eq!(
+        body["messages"][1],
+        json!({"role": "user", "content": [
+            {"type": "text", "text": "look"},
+            {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,/9j/"}},
+            {"type": "text", "text": "[Image 2 of this message is not available.]"},
+        ]})
+    );
+    let blind = serialized(&request, &ModelOptions::default());
+    let text = "look\n\n[The images of this message (2) were not sent: the model accepts no images.]";
+    assert_eq!(blind["messages"][1], json!({"role": "user", "content": text}));
+}
+
+#[test]
 fn the_state_follows_the_conversation_unless_the_model_refuses_a_second_system_message() {
-    let mut request = request(vec![Message::User { text: "hello".into() }]);
+    let mut request = request(vec![Message::user("hello")]);
     let system = |text: &str| json!({"role": "system", "content": text});
     let user = json!({"role": "user", "content": "hello"});
     let sent = |upstream: &str, request: &ModelRequest| {
@@ -134,7 +156,7 @@ fn only_signed_thinking_is_sent_back_and_only_to_models_that_think() {
 #[test]
 fn thinking_is_omitted_after_calls_without_signed_blocks() {
     let is_requested = |messages| serialized(&request(messages), &thinker()).get("thinking").is_some();
-    assert!(is_requested(vec![Message::User { text: "a".into() }]));
+    assert!(is_requested(vec![Message::user("a")]));
     assert!(is_requested(vec![assistant(vec![], false)]));
     assert!(!is_requested(vec![assistant(vec![block(None)], true)]));
     assert!(!is_requested(vec![assistant(vec![], true), Message::Tool { call: "call_1".into(), content: "x".into() }]));

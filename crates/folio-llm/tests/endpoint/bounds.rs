@@ -18,8 +18,7 @@ async fn an_endless_text_is_cut_off() {
 #[tokio::test]
 async fn a_prompt_that_the_endpoint_cut_is_an_error() {
     let reported = |usage: &str| format!("rules: [{{answer: {{text: It is 5., {usage}}}}}]");
-    let long =
-        ModelRequest { messages: vec![Message::User { text: "line 7 of the document\n".repeat(2_000) }], ..request() };
+    let long = ModelRequest { messages: vec![Message::user("line 7 of the document\n".repeat(2_000))], ..request() };
     for (usage, is_cut) in [
         ("usage: {prompt_tokens: 4096, completion_tokens: 5}", true),
         ("usage: {prompt_tokens: 9000, completion_tokens: 5}", false),
@@ -155,7 +154,7 @@ async fn a_burst_of_one_organization_does_not_starve_another() {
         let (models, of) = (models.clone(), of.clone());
         let text = format!("{at}");
         calls.push(tokio::spawn(async move {
-            let request = ModelRequest { org: of, messages: vec![Message::User { text }], ..request() };
+            let request = ModelRequest { org: of, messages: vec![Message::user(text)], ..request() };
             models.complete(request).await
         }));
         folio_testkit::wait_for("the waiting call", LIMIT, || async {

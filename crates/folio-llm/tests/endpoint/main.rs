@@ -6,6 +6,7 @@ mod bounds;
 mod discovery;
 mod faults;
 mod health;
+mod images;
 mod raw;
 mod refusals;
 mod retrieval;
@@ -69,7 +70,7 @@ fn org() -> OrgId {
 }
 
 fn request() -> ModelRequest {
-    let messages = vec![Message::User { text: "What is the total?".into() }];
+    let messages = vec![Message::user("What is the total?")];
     ModelRequest {
         call_id: "turn.1".into(),
         system: "Be brief.".into(),

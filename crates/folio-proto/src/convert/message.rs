@@ -1,6 +1,6 @@
 //! Conversions of messages, thinking and usage.
 
-use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
+use folio_types::message::{FinishReason, Message, MessageImage, ThinkingBlock, ToolCall, Usage};
 use folio_types::{Error, Result, limits};
 
 use crate::{fields, json, v1};
@@ -10,7 +10,9 @@ impl From<&Message> for v1::Message {
     fn from(message: &Message) -> Self {
         use v1::message::Kind;
         let kind = match message {
-            Message::User { text } => Kind::User(v1::UserMessage { text: text.clone() }),
+            Message::User { text, images } => {
+                Kind::User(v1::UserMessage { text: text.clone(), images: images.iter().map(Into::into).collect() })
+            }
             Message::Assistant { text, thinking, calls } => Kind::Assistant(v1::AssistantMessage {
                 text: text.clone(),
                 thinking: thinking.iter().map(Into::into).collect(),
@@ -29,13 +31,41 @@ impl TryFrom<v1::Message> for Message {
     fn try_from(message: v1::Message) -> Result<Self> {
         use v1::message::Kind;
         Ok(match fields::required("kind", message.kind)? {
-            Kind::User(user) => Self::User { text: user.text },
+            Kind::User(user) => Self::User {
+                text: user.text,
+                images: user.images.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
+            },
             Kind::Assistant(assistant) => Self::Assistant {
                 text: assistant.text,
                 thinking: assistant.thinking.into_iter().map(Into::into).collect(),
                 calls: assistant.calls.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
             },
             Kind::Tool(tool) => Self::Tool { call: tool.call_id, content: tool.content },
+        })
+    }
+}
+
+impl From<&MessageImage> for v1::MessageImage {
+    fn from(image: &MessageImage) -> Self {
+        Self {
+            image_id: image.id.to_string(),
+            media_type: image.media_type.clone(),
+            width: image.width,
+            height: image.height,
+            size_bytes: image.bytes,
+        }
+    }
+}
+
+impl TryFrom<v1::MessageImage> for MessageImage {
+    type Error = Error;
+    fn try_from(image: v1::MessageImage) -> Result<Self> {
+        Ok(Self {
+            id: fields::id("image_id", &image.image_id)?,
+            media_type: image.media_type,
+            width: image.width,
+            height: image.height,
+            bytes: image.size_bytes,
         })
     }
 }

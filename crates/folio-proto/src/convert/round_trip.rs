@@ -9,10 +9,10 @@ use folio_history::task::{ChildStatus, GroupView, TaskOrigin, TaskView};
 use folio_resources::policy::{ApprovalRequirement, Approver};
 use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
-use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
+use folio_types::message::{FinishReason, Message, MessageImage, ThinkingBlock, ToolCall, Usage};
 use folio_types::{
-    CallId, Code, Digest, DocumentId, Error, ExtractionId, GroupId, PromptId, PromptRevId, Reason, SchemaId,
-    SchemaRevId, ThreadId, Timestamp, TurnId,
+    CallId, Code, Digest, DocumentId, Error, ExtractionId, GroupId, MessageImageId, PromptId, PromptRevId, Reason,
+    SchemaId, SchemaRevId, ThreadId, Timestamp, TurnId,
 };
 use proptest::collection::vec;
 use proptest::option::of;
@@ -231,8 +231,11 @@ fn message() -> impl Strategy<Value = Message> {
         name,
         arguments,
     });
+    let image = ("[a-z]{1,9}", any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(name, width, height, bytes)| {
+        MessageImage { id: MessageImageId::derive(&[&name]), media_type: name, width, height, bytes }
+    });
     prop_oneof![
-        "\\PC{0,20}".prop_map(|text| Message::User { text }),
+        ("\\PC{0,20}", vec(image, 0..3)).prop_map(|(text, images)| Message::User { text, images }),
         ("\\PC{0,20}", vec(block, 0..3), vec(tool_call, 0..3)).prop_map(|(text, thinking, calls)| Message::Assistant {
             text,
             thinking,

@@ -84,6 +84,10 @@ pub(super) fn entries() -> Vec<Sample> {
                 continue_auto_approved: false,
             }),
         ),
+        sample(
+            "accepted_with_images",
+            Entry::Accepted(Box::new(Accepted { images: vec![images::image()], ..accepted() })),
+        ),
         sample("accepted_with_role", Entry::Accepted(Box::new(Accepted { role: Some(Role::Member), ..accepted() }))),
         sample("accepted_with_profile", Entry::Accepted(Box::new(accepted_with_profile()))),
         sample("accepted_with_budget", Entry::Accepted(Box::new(accepted_with_budget()))),
@@ -165,6 +169,7 @@ fn accepted() -> Accepted {
         user: user(),
         role: None,
         text: "What is the total?".into(),
+        images: Vec::new(),
         mentions: vec![Mention::Schema(schema_revid()), Mention::Prompt(prompt_revid()), Mention::Tag(tag_id())],
         options: TurnOptions {
             model: "model".into(),
@@ -288,7 +293,7 @@ fn ended_as(end: End, results: Vec<CallResult>, runs_again: bool) -> Entry {
 
 fn messages() -> Vec<Message> {
     vec![
-        Message::User { text: "Hello".into() },
+        Message::user("Hello"),
         Message::Assistant {
             text: String::new(),
             thinking: vec![],

@@ -14,9 +14,11 @@ mod chunk_sets;
 mod credit;
 mod erasure;
 mod health;
+mod image_annotations;
 mod job_pages;
 mod job_records;
 mod links;
+mod message_images;
 mod open_turns;
 mod ops;
 mod passages;
@@ -42,9 +44,11 @@ pub use chunk_sets::{ChunkSet, ChunkSetStore};
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};
+pub use image_annotations::ImageAnnotationStore;
 pub use job_pages::JobPageStore;
 pub use job_records::{JOB_HINTS, JobRecordStore, create_job, encode_outcome, hint_job, hinted_job, hinted_queue};
 pub use links::{LinkMatch, LinkStore, MATCHES_MAX};
+pub use message_images::MessageImageStore;
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use passages::{DOCUMENT_PASSAGES_MAX, LISTED_HEADS_MAX, PassageStore, PassagesWritten, READ_PASSAGES_MAX};
@@ -78,7 +82,8 @@ pub struct Stores {
     /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::accounts`] that of sessions,
     /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::links`] that of links,
     /// [`Stores::passages`] that of passages, [`Stores::vector_cache`] that of cached vectors, [`Stores::summaries`] that of
-    /// summaries, and [`Stores::chunk_sets`] that of generated chunks.
+    /// summaries, [`Stores::chunk_sets`] that of generated chunks, [`Stores::message_images`] that of images of messages, and
+    /// [`Stores::image_annotations`] that of descriptions of images.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -120,6 +125,19 @@ impl Stores {
 
     pub fn summaries(&self) -> SummaryStore {
         SummaryStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn message_images(&self) -> MessageImageStore {
+        MessageImageStore {
+            rows: Arc::clone(&self.rows),
+            blobs: Arc::clone(&self.blobs),
+            resources: Arc::clone(&self.resources),
+            threads: Arc::clone(&self.threads),
+        }
+    }
+
+    pub fn image_annotations(&self) -> ImageAnnotationStore {
+        ImageAnnotationStore::new(Arc::clone(&self.rows), Arc::clone(&self.resources))
     }
 
     pub fn vector_cache(&self) -> VectorCache {

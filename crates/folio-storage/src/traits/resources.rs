@@ -98,6 +98,10 @@ pub trait ResourceExecutor: Send + Sync {
     /// removed. The write with the latest time wins. The deletion of the resource removes the sizes of its blobs.
     async fn set_blob_bytes(&self, org: &OrgId, id: &str, blob: &BlobId, bytes: u64, at: Timestamp) -> Result<()>;
 
+    /// Sets the bytes of an image of messages, which belongs to no resource. `id`: its id in the blob store. 0: the image was
+    /// removed. The write with the latest time wins.
+    async fn set_image_bytes(&self, org: &OrgId, id: &str, bytes: u64, at: Timestamp) -> Result<()>;
+
     /// Returns at most `limit` rows of the index of a kind's deletions, of all organizations: a system index that no
     /// request reads. The rows have a time within `times`, and a fixed order, which is not necessarily that of their times.
     /// The result begins after the position of `after`, a row of an earlier result with the same times, even if that row

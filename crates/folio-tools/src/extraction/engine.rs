@@ -440,7 +440,7 @@ impl Run<'_> {
     /// Calls the model, and once more with the violations if there are any.
     async fn answer(&self, question: Question, usage: &mut Usage) -> Result<Answer, RunError> {
         let Question { text, style, window } = question;
-        let mut messages = vec![Message::User { text }];
+        let mut messages = vec![Message::user(text)];
         let mut violations = Vec::new();
         for attempt in 1..=ATTEMPTS {
             let key = format!("{}.{window}.{attempt}", self.request.key);
@@ -454,7 +454,7 @@ impl Run<'_> {
             }
             let text = fit(reply.text, self.budget().first_answer);
             messages.push(Message::Assistant { text, thinking: Vec::new(), calls: Vec::new() });
-            messages.push(Message::User { text: message::correction(&violations) });
+            messages.push(Message::user(message::correction(&violations)));
         }
         let subject = format!("The model {} answered {ATTEMPTS} times with data that", self.model.name);
         Err(mismatch(&subject, &violations).into())
@@ -681,7 +681,7 @@ pub fn unfenced(text: &str) -> &str {
 
 fn count(messages: &[Message]) -> u64 {
     let texts = messages.iter().map(|message| match message {
-        Message::User { text } | Message::Assistant { text, .. } => text,
+        Message::User { text, .. } | Message::Assistant { text, .. } => text,
         Message::Tool { content, .. } => content,
     });
     texts.map(|text| count_tokens(text) + MESSAGE_OVERHEAD_TOKENS).sum::<u64>() + count_tokens(message::SYSTEM)

@@ -230,7 +230,7 @@ impl Calls<'_> {
             input_tokens: input.saturating_add(overhead),
             max_output_tokens: output.into(),
         };
-        let messages = vec![Message::User { text: message }];
+        let messages = vec![Message::user(message)];
         let request = ModelRequest {
             system: SYSTEM.to_owned(),
             max_output_tokens: Some(output),

@@ -7,7 +7,7 @@ use folio_types::profile::{
 pub(super) fn profile() -> Profile {
     Profile {
         name: DOCUMENT_PROFILE,
-        version: 3,
+        version: 4,
         documents: DocumentRule { min: 1, max: 1, media_types: &[] },
         subject: SubjectKind::Document,
         has_excerpt: true,
@@ -42,6 +42,7 @@ pub(super) const TOOLS: &[ProfileTool] = &[
     ProfileTool::runs("pdf_outline").on_request(),
     ProfileTool::runs("section_reader").on_request(),
     ProfileTool::runs("retrieve_documents").on_request(),
+    ProfileTool::runs("image_annotator").on_request(),
     ProfileTool::runs("list_documents").on_request(),
     ProfileTool::waits("update_document").on_request(),
     ProfileTool::waits("delete_document").on_request(),

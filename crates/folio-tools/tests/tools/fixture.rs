@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use folio_history::job::JobLimits;
 use folio_history::journal::WorkingState;
 use folio_llm::{
@@ -17,6 +18,7 @@ use folio_resources::{Document, DocumentChange, Extraction, ExtractionChange, Ne
 use folio_storage::{IngestUpdate, NewPage, SharedOptions, Stores};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::Simulated;
+use folio_tools::images::{ImageSource, ReadImage};
 use folio_tools::{
     CallContext, Plan, ProfileTools, Registry, ToolError, ToolKind, ToolOutput, ToolResources, WriteTool,
 };
@@ -70,6 +72,7 @@ impl Fixture {
             passages: Arc::new(folio_tools::ingestion::NoPassages),
             outlines: folio_tools::sections::OutlineCache::default(),
             retriever: Arc::new(folio_tools::retrieval::NoRetriever),
+            images: Arc::new(FakeImages),
             tasks: TaskTracker::new(),
         };
         let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);
@@ -276,6 +279,8 @@ pub(crate) struct ScriptedModels {
     pub(crate) is_hanging: AtomicBool,
     /// True if no permit is available, so that calls are not sent.
     pub(crate) is_full: AtomicBool,
+    /// True if the organizations have chosen the model `sees` for images.
+    pub(crate) has_vision: AtomicBool,
     /// The texts of each embedding request.
     embedded: Mutex<Vec<Vec<String>>>,
     embedding_failures: Mutex<VecDeque<Option<ModelError>>>,
@@ -311,7 +316,7 @@ impl ScriptedModels {
     /// Returns the last user message of a request.
     pub(crate) fn message(&self, request: usize) -> String {
         match self.requests()[request].messages.last() {
-            Some(Message::User { text }) => text.clone(),
+            Some(Message::User { text, .. }) => text.clone(),
             other => panic!("the last message is not from the user: {other:?}"),
         }
     }
@@ -356,8 +361,15 @@ impl Models for ScriptedModels {
             let options = ModelOptions { kind, context_tokens: 64, input_price: Some(20_000), ..Default::default() };
             models.push(ModelInfo { name: name.to_owned(), provider: "test".to_owned(), options });
         }
+        let has_vision = self.has_vision.load(Ordering::Relaxed);
+        if has_vision {
+            let mut sees = model("sees", false);
+            sees.options.vision = true;
+            models.push(sees);
+        }
         let catalogue = Catalogue::new(models, "base".to_owned(), fallbacks);
-        Ok(Arc::new(catalogue.with_retrieval_models("vectors".to_owned(), "rates".to_owned())))
+        let catalogue = catalogue.with_retrieval_models("vectors".to_owned(), "rates".to_owned());
+        Ok(Arc::new(catalogue.with_image_model(if has_vision { "sees".to_owned() } else { String::new() })))
     }
 
     async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
@@ -407,6 +419,22 @@ impl Models for ScriptedModels {
         let results = indexes.into_iter().take(request.top_n).map(ranked).collect();
         let usage = Usage { input_tokens: 7, reported: true, model_calls: 1, ..Usage::default() };
         Ok(Reranking { results, usage })
+    }
+}
+
+/// The images of every document. Number 7 is damaged, and number 8 has no bytes.
+struct FakeImages;
+
+#[async_trait]
+impl ImageSource for FakeImages {
+    async fn embedded(&self, _: &Document, _: u32, number: u32) -> Result<ReadImage, Error> {
+        match number {
+            7 => Err(Error::invalid_field("image_id", "the image cannot be read: damaged")),
+            8 => Err(Error::precondition(Reason::UnsupportedType, "no bytes")),
+            _ => {
+                Ok(ReadImage { media_type: "image/jpeg", width: 512, height: 512, bytes: Bytes::from_static(b"jpeg") })
+            }
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod examples;
 mod extraction;
 mod extraction_job;
 mod fixture;
+mod images;
 mod ingestion;
 mod invented_ids;
 mod links;

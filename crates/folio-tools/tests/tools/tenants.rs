@@ -43,6 +43,7 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
     test.models.add_own_model(&test.context.principal.org, "theirs");
     let (schema, prompt, document) = (id_of(&schema_revid), id_of(&prompt_revid), test.document());
     let section = section_ids(&mut test).await.remove(0);
+    let image = format!("{}.p1i1", section.rsplit_once('.').unwrap().0);
     let extraction = test.context.working.extraction.as_ref().unwrap().id.clone();
     add_server(&test, &test.context.principal.org).await;
     let missing = ["unknown"];
@@ -75,6 +76,7 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         ("pdf_outline", json!({})),
         ("pdf_outline", json!({ "document_id": document })),
         ("section_reader", json!({ "section_id": section })),
+        ("image_annotator", json!({ "image_id": image })),
         ("get_schema", json!({ "schema_revid": schema_revid })),
         ("validate_against_schema", json!({ "schema_revid": schema_revid, "data": {} })),
         ("get_prompt", json!({ "prompt_revid": prompt_revid })),

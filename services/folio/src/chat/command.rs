@@ -21,6 +21,8 @@ pub(crate) enum Command {
     /// Cancels the running or waiting turn.
     Cancel,
     Retry,
+    /// Some: uploads the image of a file for the next message. None: states the number of these images.
+    Image(Option<String>),
     /// Some: selects a model by a number of the last list or by its name. None: lists the models.
     Model(Option<String>),
     /// Some: shows or folds thinking as it arrives. None: shows the last thinking.
@@ -47,13 +49,14 @@ pub(super) enum Reply {
 }
 
 /// The commands: name, arguments, description.
-pub(super) const COMMANDS: [(&str, &str, &str); 9] = [
+pub(super) const COMMANDS: [(&str, &str, &str); 10] = [
     ("/help", "", "list the commands"),
     ("/threads", "", "list the threads of the document"),
     ("/resume", "[N]", "continue thread N of that list (or a thread id); without N: show the current thread"),
     ("/new", "", "start a new thread with the next message; a turn of this thread continues to run or wait"),
     ("/cancel", "", "cancel the turn that waits for approval"),
     ("/retry", "", "retry a failed turn"),
+    ("/image", "[FILE]", "send an image (PNG, JPEG or WebP) with the next message"),
     ("/model", "[N|NAME]", "list the models, or use one from the next message on"),
     ("/thinking", "[on|off]", "show the last thinking, or show thinking as it is generated"),
     ("/quit", "", "quit; calls that wait for approval continue to wait"),
@@ -114,6 +117,7 @@ fn command(name: &str, argument: Option<String>) -> Option<Command> {
         ("/new", None) => Some(Command::New),
         ("/cancel", None) => Some(Command::Cancel),
         ("/retry", None) => Some(Command::Retry),
+        ("/image", file) => Some(Command::Image(file)),
         ("/model", which) => Some(Command::Model(which)),
         ("/thinking", None) => Some(Command::Thinking(None)),
         ("/thinking", Some(on)) if on == "on" => Some(Command::Thinking(Some(true))),

@@ -14,6 +14,7 @@ pub(crate) mod decide;
 mod document;
 mod edit;
 pub(crate) mod follow;
+mod images;
 mod markdown;
 mod mention;
 mod pager;
@@ -24,6 +25,7 @@ mod threads;
 pub(crate) mod view;
 
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 
 use anyhow::Result;
 
@@ -31,6 +33,7 @@ use crate::client::ServerArguments;
 use crate::input::Input;
 use crate::terminal::{DIM, Screen};
 use complete::{Completions, Mentions};
+use images::NextImages;
 use screen::ChatScreen;
 use session::Session;
 
@@ -43,6 +46,9 @@ pub(crate) struct Arguments {
     /// The model [default: the model of the thread, otherwise of the server].
     #[arg(long)]
     model: Option<String>,
+    /// An image (PNG, JPEG or WebP) that is sent with the first message; at most four.
+    #[arg(long = "image", value_name = "FILE")]
+    images: Vec<PathBuf>,
     /// Credit that the model calls of each turn may cost [default: no budget].
     #[arg(long, value_name = "CREDITS")]
     budget: Option<u64>,
@@ -68,7 +74,13 @@ async fn run_session(arguments: Arguments) -> Result<()> {
     if is_terminal {
         screen.line(DIM, "Write a message, or /help. Tab completes, Ctrl-C cancels a turn, Ctrl-D quits.");
     }
+    let mut images = NextImages::default();
+    for file in &arguments.images {
+        let line = images.add(&client, file).await?;
+        screen.line(DIM, &line);
+    }
     let model = arguments.model.unwrap_or_default();
     let server = arguments.server.repeated();
-    Session::new(client, document, (model, arguments.budget, server), screen, input, mentions).run().await
+    let session = Session::new(client, document, (model, arguments.budget, server), screen, input, mentions);
+    session.with_images(images).run().await
 }

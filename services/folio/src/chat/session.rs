@@ -1,5 +1,6 @@
 //! The state machine at the prompt: an input line becomes a call, whose outcome determines the next prompt.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
@@ -14,6 +15,7 @@ use super::command::{self, Command, InputLine};
 use super::complete::Mentions;
 use super::decide::{Decided, Desk};
 use super::follow::{ConnectionLost, Follower};
+use super::images::NextImages;
 use super::pending::Pending;
 use super::screen::ChatScreen;
 use super::view::{Output, View};
@@ -38,6 +40,7 @@ pub(super) struct Session {
     model: String,
     /// The credit budget of each turn. None: no budget.
     credit_budget: Option<u64>,
+    images: NextImages,
     /// The argument `--server` with a leading blank, for command lines that the chat shows. Empty: they need no such argument.
     server: String,
     screen: ChatScreen,
@@ -74,6 +77,7 @@ impl Session {
             document,
             model,
             credit_budget,
+            images: NextImages::default(),
             server,
             screen,
             input,
@@ -89,6 +93,12 @@ impl Session {
             models: Vec::new(),
             has_failed: false,
         }
+    }
+
+    /// Sets the images of the first message.
+    #[must_use]
+    pub(super) fn with_images(self, images: NextImages) -> Self {
+        Self { images, ..self }
     }
 
     /// Runs until the user quits or the input ends. An error of one line is shown, and the next line is read.
@@ -193,10 +203,14 @@ impl Session {
             model: self.model.clone(),
             credit_budget: self.credit_budget,
             request_id: RequestId::generate(&System).to_string(),
+            image_ids: self.images.ids(),
             ..v1::ChatRequest::default()
         };
         self.turn = TurnPosition::default();
-        self.follow(&Start::Chat(Box::new(request))).await
+        self.follow(&Start::Chat(Box::new(request))).await?;
+        // The images of a refused message are sent with the next one.
+        self.images.clear();
+        Ok(())
     }
 
     /// Follows the turn to its closing event and updates the state.
@@ -359,6 +373,14 @@ impl Session {
             Command::Cancel => self.cancel().await?,
             Command::Retry => self.retry().await?,
             Command::Model(which) => self.choose_model(which).await?,
+            Command::Image(Some(file)) => {
+                let line = self.images.add(&self.client, Path::new(&file)).await?;
+                self.screen.line(DIM, &line);
+            }
+            Command::Image(None) => {
+                let line = format!("(images of the next message: {})", self.images.ids().len());
+                self.screen.line(DIM, &line);
+            }
             Command::Thinking(None) if self.view.thinking().is_empty() => self.screen.line(DIM, "(no thinking yet)"),
             Command::Thinking(None) => {
                 let thinking = self.view.thinking().to_owned();

@@ -320,7 +320,13 @@ pub(crate) fn answer(text: &str, width: Option<usize>) -> Vec<Output> {
 pub(crate) fn message(message: &v1::Message, width: Option<usize>) -> Vec<Output> {
     use v1::message::Kind;
     match &message.kind {
-        Some(Kind::User(user)) => vec![Output::Line(GOOD, format!("you: {}", user.text))],
+        Some(Kind::User(user)) => {
+            let text = Output::Line(GOOD, format!("you: {}", user.text));
+            let image = |image: &v1::MessageImage| {
+                Output::Line(DIM, format!("→ image, {} x {} pixels", image.width, image.height))
+            };
+            std::iter::once(text).chain(user.images.iter().map(image)).collect()
+        }
         Some(Kind::Assistant(assistant)) => {
             let mut shown = Vec::new();
             if !assistant.text.is_empty() {

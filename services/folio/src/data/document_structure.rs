@@ -148,13 +148,22 @@ async fn images(client: &Client, what: &str, limit: usize, folder: Option<&Path>
             None => None,
             Some(folder) => Some(write_image(client, &image, folder).await?),
         };
-        rows.push(json!({
-            "image_id": image.image_id, "page": image.page, "caption": image.caption, "width": image.width,
-            "height": image.height, "file": file,
-        }));
+        rows.push(image_row(&image, file));
     }
-    let columns = ["page", "width", "height", "caption", if folder.is_some() { "file" } else { "image_id" }];
+    let columns =
+        ["page", "width", "height", "caption", "description", if folder.is_some() { "file" } else { "image_id" }];
     Ok(View::list(columns, rows))
+}
+
+/// Returns the row of an image. Its description is empty if no model has described it.
+fn image_row(image: &v1::DocumentImage, file: Option<String>) -> Value {
+    let v1::ImageAnnotation { caption: description, steps, entities, model, .. } =
+        image.annotation.clone().unwrap_or_default();
+    json!({
+        "image_id": image.image_id, "page": image.page, "caption": image.caption, "width": image.width,
+        "height": image.height, "file": file, "description": description, "steps": steps, "entities": entities,
+        "model": model,
+    })
 }
 
 /// Writes an image to a file in a folder. Returns the name of the file, which contains the end of the id.
@@ -188,6 +197,19 @@ mod tests {
         let rows = [section(0, ""), section(1, "Scope"), section(2, "Services")].iter().map(section_row).collect();
         let table = View::list(["title"], rows).render(Format::Table);
         assert!(table.contains("\nScope") && table.contains("\n  Services"), "{table}");
+    }
+
+    #[test]
+    fn an_image_has_its_description() {
+        let annotation = v1::ImageAnnotation {
+            caption: "A pump.".to_owned(),
+            entities: vec!["ACME".to_owned()],
+            ..v1::ImageAnnotation::default()
+        };
+        let described = v1::DocumentImage { annotation: Some(annotation), ..v1::DocumentImage::default() };
+        let row = image_row(&described, None);
+        assert_eq!((&row["description"], &row["entities"]), (&json!("A pump."), &json!(["ACME"])));
+        assert_eq!(image_row(&v1::DocumentImage::default(), None)["description"], "");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use folio_index::EmbeddedIndex;
 use folio_jobs::JobHints;
 use folio_knowledge::{Knowledge, Tokenizers};
 use folio_tools::ToolResources;
+use folio_tools::images::ImageSource;
 use folio_tools::ingestion::NoPassages;
 use folio_tools::retrieval::NoRetriever;
 use folio_tools::sections::OutlineCache;
@@ -29,7 +30,12 @@ pub(crate) struct OpenKnowledge {
 
 /// Opens the index of this process. In a cluster without the setting `index.folder`, the folder is temporary: the index is built
 /// from the stores after each start.
-pub(crate) fn open(settings: &Settings, base: &SharedComponents, hints: &JobHints) -> Result<OpenKnowledge> {
+pub(crate) fn open(
+    settings: &Settings,
+    base: &SharedComponents,
+    hints: &JobHints,
+    images: Arc<dyn ImageSource>,
+) -> Result<OpenKnowledge> {
     let (folder, temporary) = folder(settings)?;
     let index =
         EmbeddedIndex::open(folder, settings.index.embedded()).context("the index of passages cannot be opened")?;
@@ -46,6 +52,7 @@ pub(crate) fn open(settings: &Settings, base: &SharedComponents, hints: &JobHint
         outlines: OutlineCache::default(),
         // The jobs of a node have the retriever of this index.
         retriever: Arc::new(NoRetriever),
+        images,
         tasks: TaskTracker::new(),
     };
     let tokenizers = Tokenizers::read(&settings.index.tokenizers)?;

@@ -11,7 +11,7 @@ use folio_documents::{
 };
 use folio_jobs::JobHints;
 use folio_knowledge::{Knowledge, Maintenance};
-use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
+use folio_node::{DocumentImages, JobParts, Node, NodeParts, SharedTurnStores};
 use folio_providers::Providers;
 use folio_quotas::Slots;
 use folio_types::OrgId;
@@ -71,11 +71,13 @@ impl RunningNode {
         let deliveries = DeliveryJobs::new(stores, Providers::clone(&base.models), environment, base.webhooks.clone())?;
         // Other nodes read published events. A single process does not need them.
         let events = cluster.is_some().then(|| Arc::clone(&base.shared.events));
-        let knowledge = knowledge::open(settings, base, &hints)?;
+        let pages = PageRenderer::new(base.stores.clone(), Arc::clone(&base.environment), settings.documents.clone());
+        let images = Arc::new(DocumentImages(pages.clone()));
+        let knowledge = knowledge::open(settings, base, &hints, images)?;
         let parts = NodeParts {
             knowledge: Some(knowledge.knowledge.clone()),
             shared_turns: SharedTurnStores { turns: Arc::clone(&base.shared.turns), events },
-            pages: PageRenderer::new(base.stores.clone(), Arc::clone(&base.environment), settings.documents.clone()),
+            pages,
             mcp: Arc::new(base.mcp.clone()),
             stores: base.stores.clone(),
             models: base.models.clone(),

@@ -11,6 +11,7 @@ use folio_operations::approvals::{
 };
 use folio_operations::call_previews::{Affected, AffectedResource, CallEffect, PreviewToolCall, ToolCallPreview};
 use folio_operations::conversations::{CancelTurn, GetTurn, ListProfiles, ListTools, ResumeTurn, WatchTurn};
+use folio_operations::message_images::{GetImage, ImageContent, UploadImage};
 use folio_operations::{Call, ListPage, Operation};
 use folio_proto::{approve, chat, fields, json, status, time, v1};
 use folio_tools::preview::ValueChange;
@@ -38,6 +39,21 @@ impl ConversationService for Api {
         let wrap = |event: Event| v1::ChatResponse { event: Some((&event).into()) };
         self.call(request, call, |events| self.events(events, wrap)).await
     }
+
+    change!(upload_image, UploadImageRequest, UploadImageResponse { image }, |request| UploadImage {
+        data: request.data.into()
+    });
+
+    read!(
+        get_image,
+        GetImageRequest,
+        GetImageResponse,
+        |request| GetImage {
+            image_id: fields::id("image_id", &request.image_id)?,
+            thread_id: fields::optional_id("thread_id", &request.thread_id)?,
+        },
+        |found: ImageContent| v1::GetImageResponse { image: Some((&found.image).into()), data: found.bytes.into() }
+    );
 
     async fn approve(&self, request: Request<v1::ApproveRequest>) -> RpcResult<v1::ApproveResponse> {
         let call = |request| Ok(Call::new(approve::parse(request)?));

@@ -1,8 +1,10 @@
 //! The messages of the structure of documents.
 
-use folio_operations::document_structure::OnPage;
-use folio_proto::v1;
-use folio_resources::{EmbeddedImage, ImageId, Link, LinkTarget, PageArea, Section, SectionId, Table, TextId};
+use folio_operations::document_structure::{DescribedImage, OnPage};
+use folio_proto::{time, v1};
+use folio_resources::{
+    ImageAnnotation, ImageDescription, ImageId, Link, LinkTarget, PageArea, Section, SectionId, Table, TextId,
+};
 
 /// `pages`: the number of pages of the document.
 pub(super) fn section(text: &TextId, section: &Section, pages: u32) -> v1::DocumentSection {
@@ -44,15 +46,23 @@ pub(super) fn link(OnPage { page, element }: OnPage<Link>) -> v1::DocumentLink {
     v1::DocumentLink { page, anchor_text: anchor, target: Some(target), bounding_box: bounding_box(area) }
 }
 
-pub(super) fn image(id: ImageId, OnPage { page, element }: &OnPage<EmbeddedImage>) -> v1::DocumentImage {
+pub(super) fn image(id: ImageId, found: &OnPage<DescribedImage>) -> v1::DocumentImage {
+    let DescribedImage { image, annotation } = &found.element;
     v1::DocumentImage {
         image_id: id.to_string(),
-        page: *page,
-        caption: element.caption.clone(),
-        width: element.width,
-        height: element.height,
-        bounding_box: bounding_box(element.area),
+        page: found.page,
+        caption: image.caption.clone(),
+        width: image.width,
+        height: image.height,
+        bounding_box: bounding_box(image.area),
+        annotation: annotation.as_ref().map(described),
     }
+}
+
+fn described(annotation: &ImageAnnotation) -> v1::ImageAnnotation {
+    let ImageDescription { caption, steps, entities } = annotation.description.clone();
+    let (model, create_time) = (annotation.model.clone(), Some(time::to_proto(annotation.at)));
+    v1::ImageAnnotation { caption, steps, entities, model, create_time }
 }
 
 fn bounding_box(area: Option<PageArea>) -> Option<v1::BoundingBox> {

@@ -46,6 +46,7 @@ use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
 
 use crate::faces::ANY_ORIGIN;
+use crate::layers::IMAGE_MESSAGE_BYTES;
 use crate::options::Options;
 use crate::rest::{Spools, UploadLimits};
 use crate::serve::Gateway;
@@ -66,7 +67,8 @@ pub(crate) struct Api {
 /// Returns the services as routes. The options bound the size of request messages; the size of response messages is not
 /// bounded.
 pub(crate) fn routes(api: &Api) -> RoutesBuilder {
-    let bytes = api.options.message_bytes;
+    // The layers bound the messages of all operations but one.
+    let bytes = api.options.message_bytes.max(IMAGE_MESSAGE_BYTES);
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {

@@ -21,6 +21,7 @@ impl ModelService for Api {
                 v1::ModelUse::Prompts => Some(ModelUse::Prompts),
                 v1::ModelUse::Embeddings => Some(ModelUse::Embeddings),
                 v1::ModelUse::Reranking => Some(ModelUse::Reranking),
+                v1::ModelUse::Images => Some(ModelUse::Images),
             };
             ListModels { model_use, list: list_request!(request) }
         },
@@ -31,6 +32,7 @@ impl ModelService for Api {
             default_model: found.default_model,
             embedding_model: found.embedding_model,
             rerank_model: found.rerank_model,
+            image_model: found.image_model,
         }
     );
 }
@@ -49,5 +51,6 @@ fn model(model: ModelInfo) -> v1::Model {
         output_price_microdollars: model.options.output_price,
         kind: v1::ModelKind::from(model.options.kind).into(),
         dimensions: model.options.dimensions,
+        vision: model.options.vision,
     }
 }

@@ -33,6 +33,7 @@ impl ProviderService for Api {
             effective_providers: found.effective.into_iter().map(to_proto).collect(),
             embedding_model: found.embedding_model,
             rerank_model: found.rerank_model,
+            image_model: found.image_model,
         }
     );
 
@@ -102,6 +103,7 @@ impl ProviderService for Api {
                     fallbacks: request.fallbacks.map(fallbacks).transpose()?,
                     embedding_model: model("embedding_model", request.embedding_model)?,
                     rerank_model: model("rerank_model", request.rerank_model)?,
+                    image_model: model("image_model", request.image_model)?,
                 },
                 etag: fields::etag("etag", &request.etag)?,
             }

@@ -21,7 +21,7 @@ use folio_llm::{
     ModelStream, Models, RankedDocument, RawToolCall, RerankRequest, Reranking,
 };
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter};
-use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
+use folio_node::{DocumentImages, JobParts, Node, NodeParts, SharedTurnStores};
 use folio_operations::{Components, RunningExports};
 use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
@@ -153,6 +153,7 @@ impl Models for Scripted {
                 max_output_tokens: 4_000,
                 chat,
                 prompts,
+                vision: name == MODEL,
                 input_price: Some(150_000),
                 output_price: Some(600_000),
                 ..ModelOptions::default()
@@ -165,7 +166,7 @@ impl Models for Scripted {
             (model.options.kind, model.options.output_price) = (kind, None);
             models.push(model);
         }
-        let (mut vectors, mut rates) = ("test-vectors".to_owned(), String::new());
+        let (mut vectors, mut rates, mut sees) = ("test-vectors".to_owned(), String::new(), String::new());
         if let Some(set) = self.set.get() {
             let set = set.catalogue(org).await?;
             let set_models = set.list().iter().chain(set.retrieval_models());
@@ -176,8 +177,12 @@ impl Models for Scripted {
             if let Some(model) = set.rerank_model().filter(|model| model.provider != PLATFORM) {
                 rates.clone_from(&model.name);
             }
+            if let Some(model) = set.image_model().filter(|model| model.provider != PLATFORM) {
+                sees.clone_from(&model.name);
+            }
         }
-        Ok(Arc::new(Catalogue::new(models, MODEL.to_owned(), Vec::new()).with_retrieval_models(vectors, rates)))
+        let catalogue = Catalogue::new(models, MODEL.to_owned(), Vec::new()).with_retrieval_models(vectors, rates);
+        Ok(Arc::new(catalogue.with_image_model(sees)))
     }
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
@@ -358,6 +363,7 @@ impl Server {
         let hints = JobHints::new(shared.jobs.clone());
         let jobs = JobControl::new(&stores, hints.clone(), Arc::clone(&environment), job_limits);
         let mcp = Arc::new(StaticMcpServers) as Arc<dyn McpServers>;
+        let pages = PageRenderer::new(stores.clone(), Arc::clone(&environment), reading);
         let resources = ToolResources {
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,
@@ -370,6 +376,7 @@ impl Server {
             passages: Arc::new(folio_tools::ingestion::NoPassages),
             outlines: OutlineCache::default(),
             retriever: Arc::new(NoRetriever),
+            images: Arc::new(DocumentImages(pages.clone())),
             tasks: TaskTracker::new(),
         };
         let index = EmbeddedIndex::open(folder.path().join("index"), EmbeddedOptions::default()).unwrap();
@@ -385,7 +392,7 @@ impl Server {
             },
             clock: tokio::sync::watch::channel(true).1,
             turn_slots: Slots::of_turns(limits.clone(), shared.slots.clone()),
-            pages: PageRenderer::new(stores.clone(), Arc::clone(&environment), reading),
+            pages,
             mcp: Arc::clone(&mcp),
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use folio_resources::KINDS;
-use folio_types::{JobId, Reason, ThreadId, UserId};
+use folio_types::{JobId, MessageImageId, Reason, ThreadId, UserId};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -73,6 +73,7 @@ pub(crate) fn creations() -> Vec<(&'static str, &'static str, &'static Creation)
 pub(crate) fn missing() -> Ids {
     let prefixes = KINDS.iter().map(|kind| (kind.name, kind.id_prefix));
     let prefixes = prefixes.chain([("thread", ThreadId::PREFIX), ("member", UserId::PREFIX), ("job", JobId::PREFIX)]);
+    let prefixes = prefixes.chain([("image", MessageImageId::PREFIX)]);
     let prefixes = prefixes.chain([("webhook_delivery", JobId::PREFIX)]);
     let ids = prefixes.map(|(kind, prefix)| (kind, format!("{prefix}_{}", "0".repeat(32))));
     ids.chain([("provider", "of-no-such-model".to_owned()), ("model", "no-such-model".to_owned())]).collect()

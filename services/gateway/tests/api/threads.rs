@@ -19,7 +19,7 @@ use crate::harness::{Client, Server};
 /// Stores a thread with messages of a size; returns its id.
 async fn thread(server: &Server, client: &Client, messages: usize, bytes: usize) -> String {
     let id = ThreadId::generate(&System);
-    let message = || Message::User { text: "x".repeat(bytes) };
+    let message = || Message::user("x".repeat(bytes));
     let entry =
         || Entry::Imported(Imported { messages: vec![message()], working: WorkingState::default(), position: None });
     let principal = Principal::new(client.org.clone(), client.user.clone(), Role::Member);

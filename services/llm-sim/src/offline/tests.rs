@@ -315,3 +315,24 @@ fn recursive_and_unusual_schemas_do_not_fail() {
     assert_eq!(extracted(json!({"type": "array", "items": {"type": "string"}}), INVOICE), json!([]));
     assert_eq!(extracted(json!({"anyOf": [{"type": "null"}, {"$ref": "#/nowhere"}]}), ""), Value::Null);
 }
+
+#[test]
+fn an_image_is_described_by_the_digest_of_its_bytes() {
+    let message = |url: &str| {
+        let image = json!({"type": "image_url", "image_url": {"url": url}});
+        json!({"role": "user", "content": [{"type": "text", "text": "Hello."}, image]})
+    };
+    let text = json!({"type": "string"});
+    let schema = json!({"type": "object", "properties": {"caption": text, "steps": {}, "entities": {}}});
+    let format = json!({"type": "json_schema", "json_schema": {"name": "image_description", "schema": schema}});
+    let described = |url: &str, format: &Value| {
+        let body = json!({"model": MODEL, "messages": [message(url)], "response_format": format});
+        super::answer(&ChatRequest::parse(&body, 0).unwrap()).text
+    };
+    let (first, second) = ("data:image/jpeg;base64,/9j/AA==", "data:image/jpeg;base64,/9j/AQ==");
+    let answer: Value = serde_json::from_str(&described(first, &format)).unwrap();
+    assert!(answer["caption"].as_str().unwrap().starts_with("An image with the digest "), "{answer}");
+    assert_eq!(described(first, &format), described(first, &format));
+    assert_ne!(described(first, &format), described(second, &format));
+    assert!(described(first, &Value::Null).contains("1 images"), "a chat names the images");
+}

@@ -13,6 +13,8 @@ pub struct Condition {
     pub system: Option<TextMatch>,
     /// Number of the model call since the last user message, from 1.
     pub round: Option<u64>,
+    /// Number of images of the last user message.
+    pub images: Option<usize>,
     /// Presence or name of a requested JSON Schema.
     pub response_format: Option<FormatMatch>,
 }
@@ -78,6 +80,7 @@ impl Condition {
         self.user.as_ref().is_none_or(|text| text.matches(request.user()))
             && self.system.as_ref().is_none_or(|text| text.matches(&request.system()))
             && self.round.is_none_or(|round| round == request.round() as u64)
+            && self.images.is_none_or(|images| images == request.images().len())
             && match (&self.response_format, &request.response_format) {
                 (None, _) => true,
                 (Some(FormatMatch::Present(present)), format) => *present == format.is_some(),

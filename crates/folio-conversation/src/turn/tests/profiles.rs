@@ -80,7 +80,7 @@ fn a_wrong_answer_is_corrected_once() {
     let mut rig = json_turn();
     rig.reply(wrong_reply("The total is 7."));
     let sent = rig.record().messages();
-    let [.., Message::Assistant { text, .. }, Message::User { text: correction }] = sent.as_slice() else {
+    let [.., Message::Assistant { text, .. }, Message::User { text: correction, .. }] = sent.as_slice() else {
         panic!("{sent:?}")
     };
     assert_eq!(text, "The total is 7.");

@@ -396,6 +396,7 @@ pub(super) fn start(ticket: Ticket, request: &str, text: &str) -> Start {
         user: UserId::derive(&["user"]),
         role: Role::Member,
         text: text.into(),
+        images: Vec::new(),
         mentions: Vec::new(),
         options: TurnOptions {
             model: "m".into(),

@@ -196,7 +196,7 @@ fn truncation_takes_effect_when_the_turn_is_accepted() {
     assert_eq!(rig.refusal(beyond), Some(Reason::InvalidField));
     rig.start_as("again", |start| start.truncate_to = Some(3));
     let texts: Vec<_> = rig.machine.history().messages().map(|shown| (shown.count, shown.message)).collect();
-    let user = |text: &str| Message::User { text: text.into() };
+    let user = |text: &str| Message::user(text.to_owned());
     assert_eq!(texts.len(), 4);
     assert_eq!((&texts[2], &texts[3]), (&(3, user("two")), &(4, user("again"))));
 }

@@ -91,7 +91,7 @@ const STEWARD: &[ProfileTool] = &[
 
 const AUDITOR: &[ProfileTool] = &[ProfileTool::runs("pdf_outline"), ProfileTool::runs("hyperlink_resolver")];
 
-const DESCRIBER: &[ProfileTool] = &[ProfileTool::runs("pdf_outline")];
+const DESCRIBER: &[ProfileTool] = &[ProfileTool::runs("pdf_outline"), ProfileTool::runs("image_annotator")];
 
 const INGESTOR: &[ProfileTool] = &[ProfileTool::runs("ingestion_status"), ProfileTool::runs("rag_chunk_index")];
 

@@ -133,7 +133,7 @@ fn history(messages: Vec<ChatMessage>) -> Vec<Message> {
     let message = |ChatMessage { role, content }: ChatMessage| {
         let text = content.filter(|text| !text.trim().is_empty())?;
         match role {
-            ChatRole::User => Some(Message::User { text }),
+            ChatRole::User => Some(Message::user(text)),
             ChatRole::Assistant => Some(Message::Assistant { text, thinking: Vec::new(), calls: Vec::new() }),
             ChatRole::System | ChatRole::Tool => None,
         }
@@ -168,11 +168,11 @@ mod tests {
         let command = command(json!({ "messages": conversation() }), None).unwrap();
         assert_eq!((command.text.as_str(), command.ephemeral), ("second", true));
         let answer = Message::Assistant { text: "answer".to_owned(), thinking: Vec::new(), calls: Vec::new() };
-        assert_eq!(command.history, [Message::User { text: "first".to_owned() }, answer]);
+        assert_eq!(command.history, [Message::user("first".to_owned()), answer]);
         let many: Vec<Value> = (0..300).map(|n| json!({ "role": "user", "content": n.to_string() })).collect();
         let command = self::command(json!({ "messages": many }), None).unwrap();
         assert_eq!((command.history.len(), command.text.as_str()), (limits::HISTORY_MESSAGES, "299"));
-        assert_eq!(command.history[0], Message::User { text: "99".to_owned() });
+        assert_eq!(command.history[0], Message::user("99".to_owned()));
     }
 
     #[test]

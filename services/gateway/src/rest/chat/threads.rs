@@ -221,7 +221,7 @@ fn stored(messages: Vec<ThreadMessage>, pending: Option<&PendingCalls>) -> Vec<S
     let (mut stored, mut rounds) = (Vec::new(), Vec::new());
     for ThreadMessage { message, .. } in messages {
         match message {
-            Message::User { text } => {
+            Message::User { text, .. } => {
                 rounds.clear();
                 stored.push(StoredMessage::new("user", text));
             }
@@ -252,7 +252,7 @@ mod tests {
     use crate::rest::chat::result::tests::{call, turn};
 
     fn user(text: &str) -> Message {
-        Message::User { text: text.to_owned() }
+        Message::user(text.to_owned())
     }
 
     fn assistant(text: &str, calls: usize) -> Message {

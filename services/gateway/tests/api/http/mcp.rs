@@ -9,7 +9,7 @@ use super::{Answer, Http};
 use crate::harness::{Client, Server};
 
 /// The tools of DocRouter's document chat, which a client calls about a named document.
-const DOCUMENT_TOOLS: [&str; 29] = [
+const DOCUMENT_TOOLS: [&str; 30] = [
     "create_prompt",
     "create_schema",
     "create_tag",
@@ -24,6 +24,7 @@ const DOCUMENT_TOOLS: [&str; 29] = [
     "get_tag",
     "help_prompts",
     "help_schemas",
+    "image_annotator",
     "list_documents",
     "list_llm_models",
     "list_prompts",

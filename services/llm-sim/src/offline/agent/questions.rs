@@ -39,7 +39,14 @@ pub(super) fn answer(context: &Context<'_>, message: &str) -> Answer {
     if overview.iter().any(|word| message.to_lowercase().contains(word)) && !context.text.trim().is_empty() {
         return Answer::text(overview_of(context));
     }
-    Answer::text(ABOUT)
+    match context.request.images() {
+        [] => Answer::text(ABOUT),
+        images => Answer::text(format!(
+            "Your message has {} images with the digests {}. I am an offline model of fixed rules and cannot see what they show.",
+            images.len(),
+            images.iter().map(|digest| digest.chars().take(8).collect::<String>()).collect::<Vec<_>>().join(", ")
+        )),
+    }
 }
 
 /// Returns true if the words contain every word of a label, except the currency of its value ("Total EUR").
