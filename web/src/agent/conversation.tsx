@@ -7,7 +7,7 @@ import { ErrorNotice, type ActionHandlers } from "../errors/error_notice.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, LoadingState, MoreButton } from "../states/states.js";
 import { Composer, EMPTY_DRAFT, isSendable, type Draft } from "./composer.js";
-import { entriesOf } from "./history.js";
+import { entriesOf, groupsOf, messagesOf } from "./history.js";
 import { LiveTurn } from "./live_turn.js";
 import { mentionOf } from "./mentions.js";
 import { PastEntry } from "./past_entry.js";
@@ -63,8 +63,8 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
     void end.current?.scrollIntoView({ block: "nearest" });
   }, [state?.rounds.length, state?.phase]);
 
-  const messages = useMemo(() => [...(thread.data?.pages ?? [])].reverse().flatMap(({ messages }) => [...messages].reverse()), [thread.data]);
-  const entries = useMemo(() => entriesOf(messages, state?.turnId ?? ""), [messages, state?.turnId]);
+  const pages = thread.data?.pages;
+  const entries = useMemo(() => entriesOf(messagesOf(pages ?? []), state?.turnId ?? "", groupsOf(pages ?? [])), [pages, state?.turnId]);
   const isWaiting = state?.phase === "awaiting";
   const isRunning = isStreaming && !isWaiting;
 

@@ -6,7 +6,7 @@ import { useApi } from "../api/api.js";
 export const PROFILE = "document";
 const THREADS_MAX = 50;
 const MESSAGES = 100;
-/** Delay between two reads of a thread whose calls wait: another user or tab may decide. In milliseconds. */
+/** Delay between two reads of a thread whose calls wait, because another user or tab may decide, or of the log of a running task. In milliseconds. */
 const WAITING_MS = 4_000;
 
 export const threadsKey = (documentId: string) => ["threads", documentId] as const;
@@ -22,8 +22,8 @@ export function useThreads(documentId: string) {
   });
 }
 
-/** Returns the pages of the messages of a thread, the newest page first. */
-export function useThread(threadId: string) {
+/** Returns the pages of the messages of a thread, the newest page first. `isLog`: the thread is the log of a task, which no stream follows. */
+export function useThread(threadId: string, isLog = false) {
   const api = useApi();
   return useInfiniteQuery({
     queryKey: threadKey(threadId),
@@ -32,8 +32,10 @@ export function useThread(threadId: string) {
     initialPageParam: "",
     getNextPageParam: (last) => last.nextPageToken || undefined,
     enabled: threadId !== "",
-    refetchInterval: ({ state }) =>
-      state.data?.pages[0]?.openTurn?.status === v1.TurnStatus.AWAITING_APPROVAL ? WAITING_MS : false,
+    refetchInterval: ({ state }) => {
+      const open = state.data?.pages[0]?.openTurn;
+      return open !== undefined && (isLog || open.status === v1.TurnStatus.AWAITING_APPROVAL) ? WAITING_MS : false;
+    },
   });
 }
 
