@@ -88,7 +88,7 @@ test("the messages of a thread are entries with the results of calls, without th
 });
 
 describe("tasks of delegated agents", () => {
-  const group = { callId: "c1", groupId: "grp_1", tasks: [{ number: 1, agent: "document", threadId: "thr_2" }, { number: 2, agent: "document", tool: "list_tags", threadId: "thr_3" }] };
+  const group = { callId: "c1", groupId: "grp_1", tasks: [{ number: 1, agent: "document", tool: "", threadId: "thr_2" }, { number: 2, agent: "document", tool: "list_tags", threadId: "thr_3" }] };
   const run = { ...CALL, name: "run_tasks" };
   const started: MessageInitShape<typeof v1.EventSchema>["kind"] = { case: "tasksStarted", value: { group } };
   const ended = (index: number, status: v1.TaskStatus) =>
