@@ -1,0 +1,193 @@
+//! Evaluation of retrieval on questions with known answers: `cargo xtask eval retrieval`.
+//!
+//! [`generated`] generates documents with questions, or [`folder`] reads a public set. [`searches`] answers the questions by words, by
+//! meaning and by both, [`metrics`] compares the rankings with the relevant passages, and [`report`] sums them up.
+
+pub mod embeddings;
+pub mod folder;
+pub mod generated;
+pub mod metrics;
+pub mod report;
+pub mod searches;
+mod topics;
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use embeddings::Embedder;
+use metrics::{Gains, Latency};
+use report::{ModeResult, Report};
+use searches::{FoundPassage, Ranking, Searches};
+
+/// A set of documents with questions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Set {
+    pub name: String,
+    pub unit: Unit,
+    pub documents: Vec<SetDocument>,
+    pub questions: Vec<Question>,
+}
+
+/// The results that rankings consist of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Passages: a question is answered by a sentence.
+    Passage,
+    /// Documents: a document has the position of its best passage, as in public sets.
+    Document,
+}
+
+/// A document in sections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetDocument {
+    pub id: String,
+    /// Code of the language. None: unknown.
+    pub language: Option<&'static str>,
+    pub sections: Vec<SetSection>,
+}
+
+/// A section with its titles from the top of the document down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetSection {
+    pub titles: Vec<String>,
+    pub paragraphs: Vec<String>,
+}
+
+/// A question with its relevant results.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    pub text: String,
+    pub kind: QuestionKind,
+    /// At least one.
+    pub targets: Vec<Target>,
+}
+
+/// The relation of a question to its relevant passage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionKind {
+    /// The question has words of the passage.
+    Words,
+    /// The question shares no word with the passage, except words such as `the`.
+    Paraphrase,
+    /// The question contains an exact code; other passages differ from the passage only in the code.
+    Code,
+    /// The question of a public set.
+    Public,
+}
+
+impl QuestionKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Words => "words",
+            Self::Paraphrase => "paraphrase",
+            Self::Code => "code",
+            Self::Public => "public",
+        }
+    }
+}
+
+/// A relevant result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub document: String,
+    /// The sentence that a relevant passage contains. Empty: every passage of the document is relevant.
+    pub sentence: String,
+    /// The relevance, at least 1.
+    pub grade: u32,
+}
+
+impl Target {
+    fn is_met_by(&self, passage: &FoundPassage) -> bool {
+        self.document == passage.document && in_one_line(&passage.text).contains(&in_one_line(&self.sentence))
+    }
+}
+
+/// Returns a text with single blanks.
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Evaluates the questions of a set one after another. `embedder`: the model of the vectors.
+///
+/// # Errors
+/// The set has no question, the endpoint refuses a text, or the index cannot be written.
+pub async fn run(set: &Set, embedder: &Embedder) -> Result<Report> {
+    ensure!(!set.questions.is_empty(), "the set {:?} has no question with a relevant document", set.name);
+    let searches = Searches::prepare(&set.documents, embedder).await?;
+    let mut modes: [Vec<(Gains, Ranking)>; 3] = Default::default();
+    let mut embedding = Vec::new();
+    for question in &set.questions {
+        let rankings = searches.rank(&question.text, embedder).await?;
+        embedding.push(rankings.embedding);
+        for (results, ranking) in modes.iter_mut().zip([rankings.lexical, rankings.dense, rankings.hybrid]) {
+            results.push((gains(set.unit, question, &ranking.passages), ranking));
+        }
+    }
+    let mode = |(name, results): (&str, &Vec<(Gains, Ranking)>)| {
+        let graded = set.questions.iter().map(|question| question.kind).zip(results.iter().map(|(gains, _)| gains));
+        let latency = Latency::of(results.iter().map(|(_, ranking)| ranking.took).collect());
+        ModeResult::new(name, &graded.collect::<Vec<_>>(), latency)
+    };
+    let names = ["lexical", "dense", "hybrid"];
+    Ok(Report {
+        set: set.name.clone(),
+        documents: set.documents.len(),
+        passages: searches.passages(),
+        questions: set.questions.len(),
+        embedding_base_url: embedder.base_url().to_owned(),
+        embedding_model: embedder.model().to_owned(),
+        embedding_milliseconds: Latency::of(embedding),
+        modes: names.into_iter().zip(&modes).map(mode).collect(),
+    })
+}
+
+/// Compares a ranking with the relevant results of its question.
+fn gains(unit: Unit, question: &Question, passages: &[FoundPassage]) -> Gains {
+    let mut documents = BTreeSet::new();
+    let target = |passage: &FoundPassage| question.targets.iter().position(|target| target.is_met_by(passage));
+    let results =
+        passages.iter().filter(|passage| unit == Unit::Passage || documents.insert(passage.document.as_str()));
+    let ranking: Vec<Option<usize>> = results.map(target).collect();
+    let grades: Vec<u32> = question.targets.iter().map(|target| target.grade).collect();
+    Gains::of(&ranking, &grades)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passage(document: &str, text: &str) -> FoundPassage {
+        FoundPassage { document: document.to_owned(), text: text.to_owned() }
+    }
+
+    fn question(targets: &[(&str, &str, u32)]) -> Question {
+        let target = |(document, sentence, grade): &(&str, &str, u32)| Target {
+            document: (*document).to_owned(),
+            sentence: (*sentence).to_owned(),
+            grade: *grade,
+        };
+        let targets = targets.iter().map(target).collect();
+        Question { text: "q".to_owned(), kind: QuestionKind::Public, targets }
+    }
+
+    #[test]
+    fn a_passage_is_relevant_if_its_document_and_sentence_match() {
+        let question = question(&[("a", "The door is open.", 1)]);
+        let ranking = [
+            passage("b", "The door is open."),
+            passage("a", "The window is open."),
+            passage("a", "Note:\nThe  door\nis open. Close it."),
+        ];
+        assert_eq!(gains(Unit::Passage, &question, &ranking), Gains::of(&[None, None, Some(0)], &[1]));
+    }
+
+    #[test]
+    fn a_document_has_the_position_of_its_best_passage() {
+        let question = question(&[("a", "", 2), ("c", "", 1)]);
+        let ranking = [passage("b", "x"), passage("b", "y"), passage("c", "x"), passage("a", "x"), passage("c", "y")];
+        assert_eq!(gains(Unit::Document, &question, &ranking), Gains::of(&[None, Some(1), Some(0)], &[2, 1]));
+    }
+}
