@@ -1,10 +1,9 @@
-import { Anchor, Button, Group, Stack, TagsInput, Text, Textarea, TextInput } from "@mantine/core";
+import { Button, Group, Stack, TagsInput, Text, Textarea, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useState } from "react";
-import { Link } from "wouter";
 import { useApi } from "../api/api.js";
-import { useDocument } from "../document/queries.js";
+import { DocumentLink } from "../documents/document_link.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { DISAMBIGUATION_MAX, EXPANSION_MAX, tagsProblem, TERM_MAX } from "./entries.js";
 
@@ -52,7 +51,7 @@ export function EntryForm({ entry, onChanged, onDone }: EntryFormProps) {
         {sourceDocumentIds.length > 0 && (
           <Stack gap={2} component="section" aria-label="Source documents">
             <Text size="sm" fw={500}>Source documents</Text>
-            {sourceDocumentIds.map((documentId) => <SourceDocument key={documentId} documentId={documentId} />)}
+            {sourceDocumentIds.map((documentId) => <DocumentLink key={documentId} documentId={documentId} />)}
           </Stack>
         )}
         {error !== null && <ErrorNotice error={error} />}
@@ -63,10 +62,4 @@ export function EntryForm({ entry, onChanged, onDone }: EntryFormProps) {
       </Stack>
     </form>
   );
-}
-
-function SourceDocument({ documentId }: { readonly documentId: string }) {
-  const document = useDocument(documentId);
-  const name = document.data?.name ?? (document.error === null ? "a document" : "a deleted document");
-  return <Anchor component={Link} href={`/documents/${documentId}`} size="sm"><bdi>{name}</bdi></Anchor>;
 }

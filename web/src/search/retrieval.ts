@@ -14,7 +14,7 @@ export function useSearch({ query, tagIds }: SearchState, limit: number) {
   const api = useApi();
   return useQuery({
     queryKey: ["search", { query, tagIds, limit }],
-    queryFn: async ({ signal }) => answerOf(await api.retrieval.search({ query, filter: { tagIds: [...tagIds] }, limit }, { signal })),
+    queryFn: async ({ signal }) => answerOf(await api.retrieval.search({ query, passageFilter: { tagIds: [...tagIds] }, limit }, { signal })),
     enabled: query !== "",
     placeholderData: keepPreviousData,
     // A search may call the embedding model, which is charged.
