@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use folio_tests::eval::comparison::Comparison;
 use folio_tests::eval::documents::SETS_MAX;
 use folio_tests::eval::report::Report;
-use folio_tests::eval::retrieval::embeddings::{Embedder, EmbeddingEndpoint};
+use folio_tests::eval::retrieval::embeddings::EmbeddingEndpoint;
 use folio_tests::eval::retrieval::{self, folder, generated};
 use folio_tests::eval::{Endpoint, Plan, Selection, answers, run};
 use llm_sim::LlmSim;
@@ -87,8 +87,11 @@ struct RetrievalArguments {
     /// The embedding model at the endpoint.
     #[arg(long, requires = "embedding_base_url", value_name = "NAME")]
     embedding_model: Option<String>,
+    /// Search the index without a server, each mode by itself, to measure the latency of each.
+    #[arg(long)]
+    index: bool,
     /// The name of the model for questions, if it differs from that for passages [default: the embedding model].
-    #[arg(long, requires = "embedding_model", value_name = "NAME")]
+    #[arg(long, requires_all = ["embedding_model", "index"], value_name = "NAME")]
     query_model: Option<String>,
     /// The environment variable with the API key of the endpoint. An unset variable sends the key `none`.
     #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
@@ -116,7 +119,7 @@ async fn evaluate_retrieval(arguments: RetrievalArguments) -> Result<()> {
             (EmbeddingEndpoint::of_sim(&sim), Some(sim))
         }
     };
-    let report = retrieval::run(&set, &Embedder::new(endpoint)?).await?;
+    let report = retrieval::run(&set, &endpoint, !arguments.index).await?;
     drop(sim);
     eprintln!("{report}");
     println!("{}", serde_json::to_string(&report)?);

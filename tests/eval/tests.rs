@@ -117,7 +117,7 @@ fn evaluated_retrieval(more: &[&str]) -> RetrievalReport {
 
 #[test]
 fn searches_of_the_generated_set_find_words_and_codes() {
-    let report = evaluated_retrieval(&[]);
+    let report = evaluated_retrieval(&["--index"]);
     assert!(report.documents >= 40 && report.questions >= 120 && report.passages >= report.documents, "{report}");
     let recall = |mode: &str, kind: QuestionKind| {
         report.mode(mode).and_then(|result| result.kinds.get(&kind)).map(|means| means.recall_at_10)
@@ -132,7 +132,7 @@ fn searches_of_the_generated_set_find_words_and_codes() {
 }
 
 #[test]
-fn a_public_set_is_evaluated_by_documents() {
+fn a_public_set_is_evaluated_by_documents_through_a_server() {
     let folder = tempfile::tempdir().expect("a folder");
     let files = [
         (

@@ -21,7 +21,8 @@ pub struct EmbeddingEndpoint {
     pub base_url: String,
     /// The model of passages.
     pub model: String,
-    /// The model of questions. An endpoint may offer the two inputs of one model, such as those of E5, under two names.
+    /// The model of questions. An endpoint may offer the two inputs of one model, such as those of E5, under two names. A server
+    /// uses the model of passages for both.
     pub query_model: String,
     /// API key, not empty. An endpoint without keys ignores it.
     pub api_key: String,
@@ -61,14 +62,6 @@ impl Embedder {
     pub fn new(endpoint: EmbeddingEndpoint) -> Result<Self> {
         let http = reqwest::Client::builder().timeout(TIMEOUT).build()?;
         Ok(Self { endpoint, http })
-    }
-
-    pub fn base_url(&self) -> &str {
-        &self.endpoint.base_url
-    }
-
-    pub fn model(&self) -> &str {
-        &self.endpoint.model
     }
 
     /// Returns the vectors of passages, in order.

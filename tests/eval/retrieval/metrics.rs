@@ -79,21 +79,24 @@ impl Means {
 }
 
 /// Percentiles of the latency of searches, in milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     pub p50: f64,
     pub p99: f64,
 }
 
 impl Latency {
-    /// Returns the percentiles by the nearest rank. All are 0 without a time.
-    pub fn of(mut times: Vec<Duration>) -> Self {
+    /// Returns the percentiles by the nearest rank. None: there is no time.
+    pub fn of(mut times: Vec<Duration>) -> Option<Self> {
+        if times.is_empty() {
+            return None;
+        }
         times.sort_unstable();
         let percentile = |share: f64| {
             let rank = (times.len() as f64 * share).ceil() as usize;
             times.get(rank.saturating_sub(1)).copied().unwrap_or_default().as_secs_f64() * 1e3
         };
-        Self { p50: percentile(0.50), p99: percentile(0.99) }
+        Some(Self { p50: percentile(0.50), p99: percentile(0.99) })
     }
 }
 
@@ -151,8 +154,8 @@ mod tests {
     #[test]
     fn latencies_are_percentiles_by_the_nearest_rank() {
         let times = (1..=100).rev().map(Duration::from_millis).collect();
-        assert_eq!(Latency::of(times), Latency { p50: 50.0, p99: 99.0 });
-        assert_eq!(Latency::of(vec![Duration::from_millis(7)]), Latency { p50: 7.0, p99: 7.0 });
-        assert_eq!(Latency::of(vec![]), Latency::default());
+        assert_eq!(Latency::of(times), Some(Latency { p50: 50.0, p99: 99.0 }));
+        assert_eq!(Latency::of(vec![Duration::from_millis(7)]), Some(Latency { p50: 7.0, p99: 7.0 }));
+        assert_eq!(Latency::of(vec![]), None);
     }
 }

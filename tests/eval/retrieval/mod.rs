@@ -1,7 +1,8 @@
 //! Evaluation of retrieval on questions with known answers: `cargo xtask eval retrieval`.
 //!
-//! [`generated`] generates documents with questions, or [`folder`] reads a public set. [`searches`] answers the questions by words, by
-//! meaning and by both, [`metrics`] compares the rankings with the relevant passages, and [`report`] sums them up.
+//! [`generated`] generates documents with questions, or [`folder`] reads a public set. [`served`] answers the questions by a `folio serve`,
+//! [`searches`] by the index without a server. [`metrics`] compares the rankings by words, by meaning and by both with the relevant
+//! passages, and [`report`] sums them up.
 
 pub mod embeddings;
 pub mod folder;
@@ -9,6 +10,7 @@ pub mod generated;
 pub mod metrics;
 pub mod report;
 pub mod searches;
+pub mod served;
 mod topics;
 
 use std::collections::BTreeSet;
@@ -16,10 +18,11 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use embeddings::Embedder;
+use embeddings::{Embedder, EmbeddingEndpoint};
 use metrics::{Gains, Latency};
 use report::{ModeResult, Report};
-use searches::{FoundPassage, Ranking, Searches};
+use searches::{FoundPassage, Ranking, Rankings, Searches};
+use served::Served;
 
 /// A set of documents with questions.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,35 +113,63 @@ fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Evaluates the questions of a set one after another. `embedder`: the model of the vectors.
+/// The passages of a set, ready for searches.
+enum Prepared {
+    Index(Box<Searches>, Embedder),
+    Server(Box<Served>),
+}
+
+impl Prepared {
+    async fn rank(&self, question: &str) -> Result<Rankings> {
+        match self {
+            Self::Index(searches, embedder) => searches.rank(question, embedder).await,
+            Self::Server(served) => served.rank(question).await,
+        }
+    }
+
+    fn passages(&self) -> usize {
+        match self {
+            Self::Index(searches, _) => searches.passages(),
+            Self::Server(served) => served.passages(),
+        }
+    }
+}
+
+/// Evaluates the questions of a set one after another. `endpoint`: the model of the vectors. `is_served`: true for searches through a
+/// server, false for searches of the index without a server.
 ///
 /// # Errors
-/// The set has no question, the endpoint refuses a text, or the index cannot be written.
-pub async fn run(set: &Set, embedder: &Embedder) -> Result<Report> {
+/// The set has no question, the endpoint refuses a text, or the documents cannot be indexed.
+pub async fn run(set: &Set, endpoint: &EmbeddingEndpoint, is_served: bool) -> Result<Report> {
     ensure!(!set.questions.is_empty(), "the set {:?} has no question with a relevant document", set.name);
-    let searches = Searches::prepare(&set.documents, embedder).await?;
+    let prepared = if is_served {
+        Prepared::Server(Box::new(Served::prepare(&set.documents, endpoint).await?))
+    } else {
+        let embedder = Embedder::new(endpoint.clone())?;
+        Prepared::Index(Box::new(Searches::prepare(&set.documents, &embedder).await?), embedder)
+    };
     let mut modes: [Vec<(Gains, Ranking)>; 3] = Default::default();
     let mut embedding = Vec::new();
     for question in &set.questions {
-        let rankings = searches.rank(&question.text, embedder).await?;
-        embedding.push(rankings.embedding);
+        let rankings = prepared.rank(&question.text).await?;
+        embedding.extend(rankings.embedding);
         for (results, ranking) in modes.iter_mut().zip([rankings.lexical, rankings.dense, rankings.hybrid]) {
             results.push((gains(set.unit, question, &ranking.passages), ranking));
         }
     }
     let mode = |(name, results): (&str, &Vec<(Gains, Ranking)>)| {
         let graded = set.questions.iter().map(|question| question.kind).zip(results.iter().map(|(gains, _)| gains));
-        let latency = Latency::of(results.iter().map(|(_, ranking)| ranking.took).collect());
+        let latency = Latency::of(results.iter().filter_map(|(_, ranking)| ranking.took).collect());
         ModeResult::new(name, &graded.collect::<Vec<_>>(), latency)
     };
     let names = ["lexical", "dense", "hybrid"];
     Ok(Report {
         set: set.name.clone(),
         documents: set.documents.len(),
-        passages: searches.passages(),
+        passages: prepared.passages(),
         questions: set.questions.len(),
-        embedding_base_url: embedder.base_url().to_owned(),
-        embedding_model: embedder.model().to_owned(),
+        embedding_base_url: endpoint.base_url.clone(),
+        embedding_model: endpoint.model.clone(),
         embedding_milliseconds: Latency::of(embedding),
         modes: names.into_iter().zip(&modes).map(mode).collect(),
     })

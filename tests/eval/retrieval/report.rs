@@ -17,13 +17,13 @@ pub struct ModeResult {
     pub means: Means,
     /// The means of the questions of each kind.
     pub kinds: BTreeMap<QuestionKind, Means>,
-    /// Latency of searches, without that of the vectors of questions.
-    pub milliseconds: Latency,
+    /// Latency of searches. Without a server, it excludes the vectors of questions. None: the mode was not searched by itself.
+    pub milliseconds: Option<Latency>,
 }
 
 impl ModeResult {
     /// Returns the means of rankings with the kinds of their questions.
-    pub fn new(mode: &str, rankings: &[(QuestionKind, &Gains)], milliseconds: Latency) -> Self {
+    pub fn new(mode: &str, rankings: &[(QuestionKind, &Gains)], milliseconds: Option<Latency>) -> Self {
         let mut kinds: BTreeMap<QuestionKind, Vec<&Gains>> = BTreeMap::new();
         for (kind, gains) in rankings {
             kinds.entry(*kind).or_default().push(gains);
@@ -46,8 +46,8 @@ pub struct Report {
     pub questions: usize,
     pub embedding_base_url: String,
     pub embedding_model: String,
-    /// Latency of the vectors of questions.
-    pub embedding_milliseconds: Latency,
+    /// Latency of the vectors of questions. None: it is a part of the latency of searches.
+    pub embedding_milliseconds: Option<Latency>,
     pub modes: Vec<ModeResult>,
 }
 
@@ -72,11 +72,11 @@ impl fmt::Display for Report {
         writeln!(f, "set {set}: {questions} questions about {documents} documents with {passages} passages")?;
         writeln!(f, "vectors of {embedding_model} at {embedding_base_url}\n")?;
         writeln!(f, "{HEAD}{:>10}{:>10}", "p50 ms", "p99 ms")?;
-        for ModeResult { mode, means, milliseconds: Latency { p50, p99 }, .. } in &self.modes {
-            writeln!(f, "{}{p50:>10.1}{p99:>10.1}", row("all", mode, means))?;
+        for ModeResult { mode, means, milliseconds, .. } in &self.modes {
+            writeln!(f, "{}{}", row("all", mode, means), cells(*milliseconds))?;
         }
-        let Latency { p50, p99 } = self.embedding_milliseconds;
-        writeln!(f, "vector of a question{p50:>58.1}{p99:>10.1}\n")?;
+        let label = "vector of a question";
+        writeln!(f, "{label:<68}{}\n", cells(self.embedding_milliseconds))?;
         writeln!(f, "{HEAD}")?;
         let kinds = self.modes.first().map(|result| result.kinds.keys()).into_iter().flatten();
         for kind in kinds {
@@ -92,6 +92,12 @@ impl fmt::Display for Report {
 
 const HEAD: &str = "questions    mode            number   recall@5  recall@10    nDCG@10";
 
+fn cells(latency: Option<Latency>) -> String {
+    let cell = |time: Option<f64>| time.map_or_else(|| "–".to_owned(), |time| format!("{time:.1}"));
+    let (p50, p99) = (cell(latency.map(|latency| latency.p50)), cell(latency.map(|latency| latency.p99)));
+    format!("{p50:>10}{p99:>10}")
+}
+
 fn row(questions: &str, mode: &str, means: &Means) -> String {
     let Means { questions: number, recall_at_5, recall_at_10, ndcg_at_10 } = means;
     format!("{questions:<13}{mode:<12}{number:>10}{recall_at_5:>11.3}{recall_at_10:>11.3}{ndcg_at_10:>11.3}")
@@ -105,7 +111,7 @@ mod tests {
         let mode = |(name, position): (&str, Option<usize>)| {
             let ranking: Vec<Option<usize>> = (0..10).map(|at| (Some(at) == position).then_some(0)).collect();
             let gains = Gains::of(&ranking, &[1]);
-            ModeResult::new(name, &[(QuestionKind::Code, &gains), (QuestionKind::Words, &gains)], Latency::default())
+            ModeResult::new(name, &[(QuestionKind::Code, &gains), (QuestionKind::Words, &gains)], None)
         };
         Report {
             set: "generated 1".to_owned(),
@@ -114,7 +120,7 @@ mod tests {
             questions: 2,
             embedding_base_url: "http://127.0.0.1:1/v1".to_owned(),
             embedding_model: "e5".to_owned(),
-            embedding_milliseconds: Latency { p50: 1.0, p99: 2.0 },
+            embedding_milliseconds: Some(Latency { p50: 1.0, p99: 2.0 }),
             modes: ["lexical", "dense", "hybrid"].into_iter().zip(ndcg).map(mode).collect(),
         }
     }
@@ -123,7 +129,7 @@ mod tests {
     fn the_tables_have_a_row_for_each_mode_and_kind() {
         let text = report([Some(0), Some(2), Some(0)]).to_string();
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert!(rows.contains(&vec!["all", "dense", "2", "1.000", "1.000", "0.500", "0.0", "0.0"]), "{text}");
+        assert!(rows.contains(&vec!["all", "dense", "2", "1.000", "1.000", "0.500", "–", "–"]), "{text}");
         assert!(rows.contains(&vec!["code", "hybrid", "1", "1.000", "1.000", "1.000"]), "{text}");
         assert!(rows.contains(&vec!["vector", "of", "a", "question", "1.0", "2.0"]), "{text}");
         assert!(text.ends_with("better part: met"), "{text}");

@@ -1,6 +1,4 @@
-//! Searches of a set by words, by meaning and by both, over the chunker and the embedded index.
-//!
-//! [`Searches::rank`] is the only function that searches, so that another way to the passages replaces it and [`Searches::prepare`].
+//! Searches of a set over the chunker and the embedded index, without a server: each mode is a search of its own, which is timed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +14,7 @@ use super::SetDocument;
 use super::embeddings::Embedder;
 
 /// Passages of a ranking: enough for ten different documents.
-const LIMIT: u32 = 50;
+pub(super) const LIMIT: u32 = 50;
 /// Passages of a write to the index, and thus at most as many documents as it accepts.
 const PASSAGES_PER_WRITE: usize = 1_000;
 /// Memory for vectors: a million vectors of 384 numbers.
@@ -26,8 +24,8 @@ const TITLE_CHARS: usize = 500;
 /// Name of the vector space. A set is evaluated with one model.
 const SPACE: &str = "evaluated";
 
-/// A passage at a position of a ranking.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A passage at a position of a ranking. The default is a passage of no document.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FoundPassage {
     /// Id of the document in its set.
     pub document: String,
@@ -39,8 +37,8 @@ pub struct FoundPassage {
 pub struct Ranking {
     /// The best passages, best first.
     pub passages: Vec<FoundPassage>,
-    /// Latency of the search, without that of the vector of the question.
-    pub took: Duration,
+    /// Latency of the search. None: the mode was not searched by itself.
+    pub took: Option<Duration>,
 }
 
 /// The answers to a question.
@@ -49,8 +47,8 @@ pub struct Rankings {
     pub lexical: Ranking,
     pub dense: Ranking,
     pub hybrid: Ranking,
-    /// Latency of the vector of the question.
-    pub embedding: Duration,
+    /// Latency of the vector of the question. None: it is a part of the latency of the search.
+    pub embedding: Option<Duration>,
 }
 
 /// A chunk of a document of the set.
@@ -114,7 +112,7 @@ impl Searches {
     pub async fn rank(&self, question: &str, embedder: &Embedder) -> Result<Rankings> {
         let begun = Instant::now();
         let vector = Embedding { space: SPACE.to_owned(), values: embedder.question(question).await? };
-        let embedding = begun.elapsed();
+        let embedding = Some(begun.elapsed());
         let lexical = self.search(question, None).await?;
         let dense = self.search("", Some(vector.clone())).await?;
         let hybrid = self.search(question, Some(vector)).await?;
@@ -126,7 +124,7 @@ impl Searches {
         let search = Search { text: text.to_owned(), vector, filter: Filter::default(), limit: LIMIT };
         let begun = Instant::now();
         let answer = self.index.search(&self.org, &search).await?;
-        let took = begun.elapsed();
+        let took = Some(begun.elapsed());
         ensure!(!has_vector || answer.dense.gaps.is_empty(), "the dense part is not complete: {:?}", answer.dense);
         let passage = |hit: folio_index::Hit| self.passages.get(&(hit.document, hit.number)).cloned();
         let passages: Option<Vec<_>> = answer.hits.into_iter().map(passage).collect();
