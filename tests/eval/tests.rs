@@ -122,13 +122,14 @@ fn searches_of_the_generated_set_find_words_and_codes() {
     let recall = |mode: &str, kind: QuestionKind| {
         report.mode(mode).and_then(|result| result.kinds.get(&kind)).map(|means| means.recall_at_10)
     };
-    for mode in ["lexical", "hybrid"] {
+    for (mode, codes_min) in [("lexical", 0.9), ("hybrid", 0.7)] {
         assert!(recall(mode, QuestionKind::Words).is_some_and(|recall| recall >= 0.9), "{report}");
-        assert!(recall(mode, QuestionKind::Code).is_some_and(|recall| recall >= 0.9), "{report}");
+        assert!(recall(mode, QuestionKind::Code).is_some_and(|recall| recall >= codes_min), "{report}");
     }
-    // Without common words, neither words nor hashes of words find a passage, except by chance and by the language.
-    let paraphrases = recall("lexical", QuestionKind::Paraphrase).expect("the set has paraphrases");
-    assert!(paraphrases < 0.6, "{report}");
+    // Without common words, neither words nor hashes of words find a passage, except by chance.
+    for mode in ["lexical", "dense"] {
+        assert!(recall(mode, QuestionKind::Paraphrase).is_some_and(|recall| recall < 0.5), "{report}");
+    }
 }
 
 #[test]

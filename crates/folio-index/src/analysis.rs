@@ -2,8 +2,8 @@
 //!
 //! Words are those of UAX #29, so that a script without spaces is split, too. Upper case, compatibility forms and the
 //! diacritics of European scripts do not distinguish words. A text is indexed under each word and its stem in the
-//! language of the text; a search looks for each word and its stems in the languages of the index. No character of a
-//! search is an operator.
+//! language of the text; a search looks for each word and its stems in the languages of the index. Stop words of the
+//! language of a search, such as `the`, are no words of the search. No character of a search is an operator.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,6 +16,8 @@ use unicode_segmentation::UnicodeSegmentation as _;
 const WORD_CHARS: usize = 64;
 /// Maximum different words of a search. Further words are ignored.
 const WORDS_MAX: usize = 128;
+/// Minimum different stop words of a language in a search in that language.
+const STOP_WORDS_MIN: usize = 2;
 
 /// Returns the stemming algorithm for a language code. Of a code with a region only the language counts.
 fn stemmer(language: &str) -> Option<Stemmer> {
@@ -73,12 +75,33 @@ pub(crate) fn terms(text: &str, language: Option<&str>) -> Vec<String> {
     text.unicode_words().flat_map(|word| forms(word, &stemmers)).collect()
 }
 
-/// Returns the different words of a search, each with its forms in the languages.
+/// Returns the different words of a search, each with its forms in the languages. Stop words of the language of the search
+/// are left out, unless it has no other word: a passage that has only such words in common with a question is no answer.
 pub(crate) fn search_words<'a>(text: &str, languages: impl Iterator<Item = &'a str>) -> Vec<BTreeSet<String>> {
-    let stemmers: Vec<_> = languages.filter_map(stemmer).collect();
+    let languages: Vec<&str> = languages.collect();
+    let stemmers: Vec<_> = languages.iter().copied().filter_map(stemmer).collect();
     let mut known = BTreeSet::new();
-    let words = text.unicode_words().filter(|word| known.insert(lower(word))).take(WORDS_MAX);
-    words.map(|word| forms(word, &stemmers)).collect()
+    let words: Vec<&str> = text.unicode_words().filter(|word| known.insert(lower(word))).take(WORDS_MAX).collect();
+    let stop_words = stop_words_of(&known, &languages);
+    let content = words.iter().copied().filter(|word| !stop_words.contains(lower(word).as_str()));
+    let content: Vec<&str> = content.collect();
+    let words = if content.is_empty() { words } else { content };
+    words.into_iter().map(|word| forms(word, &stemmers)).collect()
+}
+
+/// Returns the stop words among the words of a search in its language: the one with most stop words, at least two. A word
+/// such as `war` is therefore a stop word of German searches only.
+fn stop_words_of(words: &BTreeSet<String>, languages: &[&str]) -> BTreeSet<&'static str> {
+    let of_language = |language: &&str| -> BTreeSet<&'static str> {
+        let code = match language.split('-').next().unwrap_or_default() {
+            "nb" | "nn" => "no",
+            code => code,
+        };
+        let all = stop_words::lookup(code).unwrap_or_default();
+        all.iter().copied().filter(|word| words.contains(*word)).collect()
+    };
+    let most = languages.iter().map(of_language).max_by_key(BTreeSet::len).unwrap_or_default();
+    if most.len() < STOP_WORDS_MIN { BTreeSet::new() } else { most }
 }
 
 /// Returns the words of a text that match words of a search, as indexes of characters, at most `most`. `language` is
@@ -150,6 +173,25 @@ mod tests {
         let many: String = (0..1_000).map(|at| format!("w{at} ")).collect();
         assert_eq!(flat(&many).len(), WORDS_MAX);
         assert_eq!(flat(&"a".repeat(10_000))[0].len(), WORD_CHARS);
+    }
+
+    #[test]
+    fn stop_words_of_the_language_of_a_search_are_left_out() {
+        let has = |text: &str, languages: &[&str], word: &str| {
+            search_words(text, languages.iter().copied()).iter().any(|forms| forms.contains(word))
+        };
+        let question = "What does the pump do?";
+        for languages in [&["de", "en"][..], &["en-gb"]] {
+            assert!(has(question, languages, "pump") && !has(question, languages, "the"));
+        }
+        assert!(has(question, &["xx"], "the") && has(question, &[], "the"), "a language without a list");
+        // A stop word of German, in a search in English.
+        assert!(has("What was the cause of the war?", &["de", "en"], "war"));
+        assert!(!has("Wer war in der Werkstatt?", &["de", "en"], "war"));
+        assert!(!has("Hva er dette og hvor er det?", &["nb"], "og"));
+        assert!(has("die Pumpe", &["de"], "die"), "one stop word states no language");
+        assert!(has("to be or not to be", &["en"], "be"), "a search of stop words only");
+        assert_eq!(highlights("the pump of the car", "What is the pump of it?", Some("en"), 10), [4..8]);
     }
 
     #[test]

@@ -9,8 +9,10 @@ use crate::eval::content::Numbers;
 pub const SETS_MAX: u32 = 100;
 /// Distance between the seeds of two sets. The seeds of the sets for extraction are smaller.
 const SEEDS_PER_SET: u64 = 1_000_000;
-/// Codes of a document. Only the first one has a question.
+/// Codes of a document, each in a sentence that other documents have with other codes.
 const CODES: usize = 6;
+/// Codes of a document that are questions.
+const CODE_QUESTIONS: usize = 2;
 /// Number of different codes, and the smallest one: codes have four digits.
 const CODES_MAX: u64 = 9_000;
 const CODE_MIN: u64 = 1_000;
@@ -27,7 +29,7 @@ pub fn set(number: u32) -> Set {
     let (mut documents, mut questions) = (Vec::new(), Vec::new());
     for (at, (topics, topic)) in (0u64..).zip(&topics) {
         let kind = topics.kind(&topic.kind);
-        let codes = codes.of(at, &topic.kind);
+        let codes = codes.of(at);
         let first_meaning = numbers.below(kind.meanings.len() as u64) as usize;
         let generated = Generated::new(topics, topic, kind, &codes, first_meaning, &mut numbers);
         documents.push(generated.document);
@@ -44,17 +46,10 @@ struct Codes {
 
 impl Codes {
     /// Returns the codes of a document.
-    fn of(&self, document: u64, kind: &str) -> Vec<String> {
-        let letter = match kind {
-            "manual" => 'E',
-            "contract" => 'P',
-            "letter" => 'R',
-            "invoice" => 'A',
-            _ => 'T',
-        };
+    fn of(&self, document: u64) -> Vec<String> {
         let code = |line: u64| {
             let number = CODE_MIN + (self.first + (line * self.documents + document) * CODE_STEP) % CODES_MAX;
-            format!("{letter}-{number}")
+            format!("K-{number}")
         };
         (0..CODES as u64).map(code).collect()
     }
@@ -96,9 +91,8 @@ impl Generated {
             kind.code_line.replace("{code}", code).replace("{meaning}", meaning)
         };
         let lines: Vec<String> = codes.iter().enumerate().map(line).collect();
-        if let (Some(code), Some(line)) = (codes.first(), lines.first()) {
-            let text = kind.code_question.replace("{code}", code);
-            questions.push(Question { text, kind: QuestionKind::Code, targets: target(line) });
+        for (code, line) in codes.iter().zip(&lines).take(CODE_QUESTIONS) {
+            questions.push(Question { text: code.clone(), kind: QuestionKind::Code, targets: target(line) });
         }
         sections.push(section(&kind.code_title, lines.join(" ")));
         sections.push(SetSection { titles: vec![topic.title.clone()], paragraphs: vec![kind.closing.clone()] });

@@ -75,7 +75,7 @@ pub enum QuestionKind {
     Words,
     /// The question shares no word with the passage, except words such as `the`.
     Paraphrase,
-    /// The question contains an exact code; other passages differ from the passage only in the code.
+    /// The question is an exact code; the sentences of other passages differ from that of the passage only in the code.
     Code,
     /// The question of a public set.
     Public,

@@ -24,8 +24,6 @@ pub(super) struct DocumentKind {
     pub(super) code_title: String,
     /// A sentence with `{code}` and `{meaning}`.
     pub(super) code_line: String,
-    /// A question with `{code}`.
-    pub(super) code_question: String,
     pub(super) meanings: Vec<String>,
 }
 
