@@ -20,7 +20,7 @@ use crate::harness::process::Process;
 const CALL_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum time between the upload of the last document and its ingestion.
 const INGESTION_TIMEOUT: Duration = Duration::from_secs(3_600);
-/// Interval between two reads of a state, which the server does not announce.
+/// Interval between two reads of a state.
 const POLL: Duration = Duration::from_millis(100);
 /// Levels of headings in HTML.
 const LEVELS: usize = 6;
@@ -135,6 +135,7 @@ async fn passages_of(client: &Client, document_id: &str, end: Instant) -> Result
                 bail!("{document_id} was not ingested: {}", ingestion.error.unwrap_or_default().message)
             }
             _ if Instant::now() > end => bail!("{document_id} was not ingested within {INGESTION_TIMEOUT:?}"),
+            // The server does not announce the end of an ingestion.
             _ => tokio::time::sleep(POLL).await,
         }
     }

@@ -37,7 +37,7 @@ export interface Passage {
 
 export interface SearchAnswer {
   readonly passages: readonly Passage[];
-  /** What the search did not consider, one sentence for each gap. */
+  /** The passages that the search did not consider, one sentence for each reason. */
   readonly gaps: readonly string[];
 }
 
