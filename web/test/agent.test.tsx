@@ -87,7 +87,7 @@ class FakeConversation {
         watchDocument: never,
       },
       thread: {
-        listThreads: () => ({ threads: this.threadExists ? [{ threadId: "thr_1", title: HOSTILE }] : [] }),
+        listThreads: ({ filter }) => ({ threads: this.threadExists && filter.endsWith("profile=document") ? [{ threadId: "thr_1", title: HOSTILE }] : [] }),
         getThread: () => {
           const turn = this.turn;
           return { thread: { threadId: "thr_1" }, messages: [...this.messages], ...(turn && { openTurn: turn }) };
@@ -393,6 +393,21 @@ test("tasks of delegated agents show their ends, and their logs on demand", asyn
   expect(await screen.findByText("all read")).toBeTruthy();
   expect(await screen.findByText("The total is 5")).toBeTruthy();
   expect(screen.queryByText("In progress")).toBeNull();
+});
+
+test("a new conversation may have the agent that divides a request into tasks", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "compare the pages");
+  await user.click(screen.getByRole("switch", { name: "Divide into tasks" }));
+  await user.click(screen.getByRole("button", { name: "Send" }));
+  await waitFor(() => expect(fake.chats[0]).toMatchObject({ text: "compare the pages", profile: "coordinator", documentIds: ["doc_1"] }));
+  fake.emit(...STARTED, say("done"), { case: "completed", value: { text: "done" } });
+  expect(await screen.findByText("done")).toBeTruthy();
+  expect(screen.queryByRole("switch", { name: "Divide into tasks" })).toBeNull();
+  // The agent of a conversation does not change.
+  await user.type(await message(), "more{Enter}");
+  await waitFor(() => expect(fake.chats[1]).toMatchObject({ text: "more", threadId: "thr_1", profile: "" }));
 });
 
 test("the agent is stopped", async () => {

@@ -1,4 +1,5 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { render } from "@testing-library/react";
 import { MantineProvider } from "@mantine/core";
 import { v1 } from "folio-client";
@@ -9,6 +10,7 @@ import { affectedSentence, effectSentence, linesOfValue } from "../src/agent/eff
 import { entriesOf, groupsOf, messagesOf } from "../src/agent/history.js";
 import { Markdown } from "../src/agent/markdown.js";
 import { beginsMention, mentionOf, withChosen } from "../src/agent/mentions.js";
+import { newestFirst } from "../src/agent/queries.js";
 import { taskStatusOf, tasksOf } from "../src/agent/tasks.js";
 import { afterEvents, startedTurn, usageSentence } from "../src/agent/turn_state.js";
 
@@ -85,6 +87,12 @@ test("the messages of a thread are entries with the results of calls, without th
   expect(messagesOf([{ messages: messages.slice(2).reverse() }, { messages: messages.slice(0, 2).reverse() }])).toEqual(messages);
   expect(entries[2]).toMatchObject({ endOf: "t1" });
   expect(entriesOf(messages, "")).toHaveLength(4);
+});
+
+test("conversations with different agents are in one order", () => {
+  const threads = [["old", 1], ["new", 3], ["unknown", undefined], ["middle", 2]] as const;
+  const messages = threads.map(([threadId, ms]) => create(v1.ThreadSchema, { threadId, ...(ms !== undefined && { createTime: timestampFromMs(ms) }) }));
+  expect(newestFirst(messages).map(({ threadId }) => threadId)).toEqual(["new", "middle", "old", "unknown"]);
 });
 
 describe("tasks of delegated agents", () => {

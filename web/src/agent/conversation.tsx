@@ -11,7 +11,7 @@ import { entriesOf, groupsOf, messagesOf } from "./history.js";
 import { LiveTurn } from "./live_turn.js";
 import { mentionOf } from "./mentions.js";
 import { PastEntry } from "./past_entry.js";
-import { threadKey, useThread } from "./queries.js";
+import { COORDINATOR, threadKey, useThread } from "./queries.js";
 import { useStoredTurn, useTurn, type Decisions, type Outgoing } from "./use_turn.js";
 
 const NO_DECISIONS: Decisions = new Map();
@@ -26,9 +26,9 @@ interface ConversationProps {
   readonly onNew: (text: string) => void;
 }
 
-/** Returns the message of a draft. */
-export function messageOf(draft: Draft, ifPending: v1.IfPending): Outgoing {
-  const { text, model, mode, autoApprovedTools, mentions, keep } = draft;
+/** Returns the message of a draft. `isNew`: the message begins a conversation, whose agent the draft chooses. */
+export function messageOf(draft: Draft, ifPending: v1.IfPending, isNew: boolean): Outgoing {
+  const { text, model, mode, autoApprovedTools, mentions, keep, isDivided } = draft;
   return {
     text,
     model,
@@ -37,6 +37,7 @@ export function messageOf(draft: Draft, ifPending: v1.IfPending): Outgoing {
     autoApprovedTools: mode === "tools" ? [...autoApprovedTools] : [],
     mentions: mentions.map(mentionOf).filter((mention) => mention !== undefined),
     ...(keep !== undefined && { truncateToMessageCount: keep }),
+    ...(isNew && isDivided && { profile: COORDINATOR }),
   };
 }
 
@@ -69,7 +70,7 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
   const isRunning = isStreaming && !isWaiting;
 
   const submit = (ifPending: v1.IfPending, text = draft.text) => {
-    const message = messageOf({ ...draft, text }, ifPending);
+    const message = messageOf({ ...draft, text }, ifPending, threadId === "");
     if (!isSendable({ ...draft, text })) return;
     // Messages after the kept ones are dropped on the server.
     if (draft.keep !== undefined) void queries.cancelQueries({ queryKey: threadKey(threadId) });
@@ -130,6 +131,7 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
         <Composer
           draft={draft}
           onDraft={setDraft}
+          isNew={threadId === "" && state === undefined}
           isRunning={isRunning}
           isWaiting={isWaiting}
           onSend={() => submit(isWaiting ? v1.IfPending.SUPERSEDE : v1.IfPending.REJECT)}

@@ -1,9 +1,14 @@
 // The queries and changes of the threads of a document.
+import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
 
-export const PROFILE = "document";
+const PROFILE = "document";
+/** The agent that divides a request into tasks, which other agents perform. */
+export const COORDINATOR = "coordinator";
+/** The agents of the conversations of the panel. Agents of jobs have threads, too. */
+const PROFILES: readonly string[] = [PROFILE, COORDINATOR];
 const THREADS_MAX = 50;
 const MESSAGES = 100;
 /** Delay between two reads of a thread whose calls wait, because another user or tab may decide, or of the log of a running task. In milliseconds. */
@@ -17,9 +22,17 @@ export function useThreads(documentId: string) {
   const api = useApi();
   return useQuery({
     queryKey: threadsKey(documentId),
-    queryFn: async ({ signal }) =>
-      (await api.threads.listThreads({ filter: `document=${documentId} profile=${PROFILE}`, pageSize: THREADS_MAX }, { signal })).threads,
+    queryFn: async ({ signal }) => {
+      const lists = await Promise.all(PROFILES.map((profile) => api.threads.listThreads({ filter: `document=${documentId} profile=${profile}`, pageSize: THREADS_MAX }, { signal })));
+      return newestFirst(lists.flatMap(({ threads }) => threads));
+    },
   });
+}
+
+/** Returns threads in the order of their creation, the newest first. */
+export function newestFirst(threads: readonly v1.Thread[]): v1.Thread[] {
+  const time = ({ createTime }: v1.Thread) => (createTime === undefined ? 0 : timestampMs(createTime));
+  return [...threads].sort((a, b) => time(b) - time(a));
 }
 
 /** Returns the pages of the messages of a thread, the newest page first. `isLog`: the thread is the log of a task, which no stream follows. */
