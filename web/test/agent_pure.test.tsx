@@ -99,8 +99,10 @@ describe("tasks of delegated agents", () => {
   const group = { callId: "c1", groupId: "grp_1", tasks: [{ number: 1, agent: "document", tool: "", threadId: "thr_2" }, { number: 2, agent: "document", tool: "list_tags", threadId: "thr_3" }] };
   const run = { ...CALL, name: "run_tasks" };
   const started: MessageInitShape<typeof v1.EventSchema>["kind"] = { case: "tasksStarted", value: { group } };
-  const ended = (index: number, status: v1.TaskStatus) =>
-    event({ case: "taskEnded", value: { callId: "c1", groupId: "grp_1", status, ...(group.tasks[index] && { task: group.tasks[index] }) } });
+  const ended = (index: number, status: v1.TaskStatus) => {
+    const task = group.tasks[index];
+    return event({ case: "taskEnded", value: { callId: "c1", groupId: "grp_1", status, ...(task && { task }) } });
+  };
 
   test("belong to their call, and end one by one", () => {
     const calls = [event({ case: "roundStarted", value: { round: 1 } }), event({ case: "toolCalls", value: { calls: [run] } }), event(started)];
