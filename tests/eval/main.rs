@@ -4,15 +4,24 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use folio_tests::eval::comparison::Comparison;
 use folio_tests::eval::documents::SETS_MAX;
 use folio_tests::eval::report::Report;
+use folio_tests::eval::retrieval::embeddings::EmbeddingEndpoint;
+use folio_tests::eval::retrieval::{self, folder, generated};
 use folio_tests::eval::{Endpoint, Plan, Selection, answers, run};
+use llm_sim::LlmSim;
 
 #[derive(Parser)]
-#[command(name = "eval", about = "Extracts documents with known values and scores the results")]
+#[command(
+    name = "eval",
+    about = "Extracts documents with known values and scores the results",
+    args_conflicts_with_subcommands = true
+)]
 struct Arguments {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// The folder with the truth files; samples/eval/README.md specifies their format.
     #[arg(long, default_value = "samples/eval")]
     truth: PathBuf,
@@ -57,9 +66,72 @@ struct Arguments {
     answers: Option<PathBuf>,
 }
 
+#[derive(Subcommand)]
+enum Other {
+    /// Searches documents for the answers to questions by words, by meaning and by both, and scores the rankings.
+    Retrieval(RetrievalArguments),
+}
+
+#[derive(clap::Args)]
+struct RetrievalArguments {
+    /// The set of generated documents and questions, 1 to 100.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(generated::SETS_MAX)))]
+    set: u32,
+    /// Evaluate a public set instead: a folder with corpus.jsonl, queries.jsonl, and qrels.tsv or qrels/test.tsv.
+    #[arg(long, conflicts_with = "set")]
+    folder: Option<PathBuf>,
+    /// The base URL of an OpenAI-compatible endpoint for embeddings, such as http://127.0.0.1:8001/v1 [default: vectors of hashed
+    /// words, which have no meaning].
+    #[arg(long, requires = "embedding_model", value_name = "URL")]
+    embedding_base_url: Option<String>,
+    /// The embedding model at the endpoint.
+    #[arg(long, requires = "embedding_base_url", value_name = "NAME")]
+    embedding_model: Option<String>,
+    /// Search the index without a server, each mode by itself, to measure the latency of each.
+    #[arg(long)]
+    index: bool,
+    /// The name of the model for questions, if it differs from that for passages [default: the embedding model].
+    #[arg(long, requires_all = ["embedding_model", "index"], value_name = "NAME")]
+    query_model: Option<String>,
+    /// The environment variable with the API key of the endpoint. An unset variable sends the key `none`.
+    #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
+    api_key_env: String,
+}
+
+/// Returns the API key in an environment variable, or `none`.
+fn api_key(variable: &str) -> String {
+    std::env::var(variable).ok().filter(|key| !key.is_empty()).unwrap_or_else(|| "none".to_owned())
+}
+
+/// Evaluates retrieval with the vectors of an endpoint, or with those of llm-sim.
+async fn evaluate_retrieval(arguments: RetrievalArguments) -> Result<()> {
+    let set = match &arguments.folder {
+        Some(path) => folder::load(path)?,
+        None => generated::set(arguments.set),
+    };
+    let (endpoint, sim) = match (arguments.embedding_base_url, arguments.embedding_model) {
+        (Some(base_url), Some(model)) => {
+            let query_model = arguments.query_model.unwrap_or_else(|| model.clone());
+            (EmbeddingEndpoint { base_url, model, query_model, api_key: api_key(&arguments.api_key_env) }, None)
+        }
+        _ => {
+            let sim = LlmSim::builder().record(0).start().await?;
+            (EmbeddingEndpoint::of_sim(&sim), Some(sim))
+        }
+    };
+    let report = retrieval::run(&set, &endpoint, !arguments.index).await?;
+    drop(sim);
+    eprintln!("{report}");
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(())
+}
+
 #[tokio::main]
 async fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+    let mut arguments = Arguments::parse();
+    if let Some(Other::Retrieval(arguments)) = arguments.other.take() {
+        return evaluate_retrieval(arguments).await;
+    }
     let Arguments { truth, set, filter, .. } = &arguments;
     let selection = Selection { truth: truth.clone(), set: *set, filter: filter.clone() };
     if let Some(folder) = &arguments.write_documents {
@@ -83,10 +155,7 @@ async fn main() -> Result<()> {
 /// Extracts the documents with the model of an endpoint, or with the offline rules.
 async fn extracted(selection: Selection, arguments: Arguments) -> Result<Report> {
     let (endpoint, offline) = match (arguments.base_url, arguments.model) {
-        (Some(base_url), Some(model)) => {
-            let key = std::env::var(&arguments.api_key_env).ok().filter(|key| !key.is_empty());
-            (Endpoint { base_url, model, api_key: key.unwrap_or_else(|| "none".to_owned()) }, None)
-        }
+        (Some(base_url), Some(model)) => (Endpoint { base_url, model, api_key: api_key(&arguments.api_key_env) }, None),
         _ => {
             let (endpoint, sim) = Endpoint::offline().await?;
             (endpoint, Some(sim))

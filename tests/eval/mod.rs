@@ -1,4 +1,4 @@
-//! Evaluation of extraction on documents with known values: `cargo xtask eval`.
+//! Evaluation of extraction on documents with known values: `cargo xtask eval`. [`retrieval`] evaluates searches.
 //!
 //! [`truth`] reads the expected values, [`documents`] generates the project's own documents, a `folio serve` or a bare
 //! model call extracts the values, or [`answers`] reads those of another program, [`score`] compares them, and [`report`] sums
@@ -12,6 +12,7 @@ pub mod documents;
 mod folio;
 mod layouts;
 pub mod report;
+pub mod retrieval;
 pub mod truth;
 mod words;
 

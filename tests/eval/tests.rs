@@ -4,6 +4,7 @@ use std::process::Command;
 
 use folio_tests::eval::comparison::Comparison;
 use folio_tests::eval::report::{DocumentResult, Evidence, Report};
+use folio_tests::eval::retrieval::{QuestionKind, report::Report as RetrievalReport};
 use folio_tests::eval::{Endpoint, bare, documents};
 use folio_tests::harness::process::binary;
 
@@ -103,4 +104,49 @@ fn a_bare_call_of_the_same_rules_finds_the_same_values() {
     assert_eq!(bare.evidence, Evidence::default());
     assert_eq!(folio.evidence, Evidence { located: 5, ..Evidence::default() }, "{folio}");
     assert_eq!(bare.cost.credits, 0);
+}
+
+/// Runs the program `eval retrieval`. Returns the report.
+fn evaluated_retrieval(more: &[&str]) -> RetrievalReport {
+    let output = Command::new(binary("eval")).arg("retrieval").args(more).output().expect("the program starts");
+    let tables = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{tables}");
+    println!("{tables}");
+    serde_json::from_slice(&output.stdout).expect("stdout is one JSON object")
+}
+
+#[test]
+fn searches_of_the_generated_set_find_words_and_codes() {
+    let report = evaluated_retrieval(&["--index"]);
+    assert!(report.documents >= 40 && report.questions >= 120 && report.passages >= report.documents, "{report}");
+    let recall = |mode: &str, kind: QuestionKind| {
+        report.mode(mode).and_then(|result| result.kinds.get(&kind)).map(|means| means.recall_at_10)
+    };
+    for (mode, codes_min) in [("lexical", 0.9), ("hybrid", 0.7)] {
+        assert!(recall(mode, QuestionKind::Words).is_some_and(|recall| recall >= 0.9), "{report}");
+        assert!(recall(mode, QuestionKind::Code).is_some_and(|recall| recall >= codes_min), "{report}");
+    }
+    // Without common words, neither words nor hashes of words find a passage, except by chance.
+    for mode in ["lexical", "dense"] {
+        assert!(recall(mode, QuestionKind::Paraphrase).is_some_and(|recall| recall < 0.5), "{report}");
+    }
+}
+
+#[test]
+fn a_public_set_is_evaluated_by_documents_through_a_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = [
+        (
+            "corpus.jsonl",
+            "{\"_id\": \"d1\", \"title\": \"Whales\", \"text\": \"Whales breathe air.\"}\n{\"_id\": \"d2\", \"text\": \"Iron rusts.\"}\n",
+        ),
+        ("queries.jsonl", "{\"_id\": \"q1\", \"text\": \"Do whales breathe air?\"}\n"),
+        ("qrels.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\n"),
+    ];
+    for (name, content) in files {
+        std::fs::write(folder.path().join(name), content).expect("the file is written");
+    }
+    let report = evaluated_retrieval(&["--folder", &folder.path().to_string_lossy()]);
+    assert_eq!((report.documents, report.questions), (2, 1), "{report}");
+    assert!(report.modes.iter().all(|result| result.means.ndcg_at_10 == 1.0) && report.is_hybrid_best(), "{report}");
 }

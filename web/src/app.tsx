@@ -19,6 +19,9 @@ const Notifications = lazy(async () => ({ default: (await import("./notification
 const SignInView = lazy(async () => ({ default: (await import("./session/sign_in_view.js")).SignInView }));
 const DocumentView = lazy(async () => ({ default: (await import("./document/document_view.js")).DocumentView }));
 const InboxView = lazy(async () => ({ default: (await import("./inbox/inbox_view.js")).InboxView }));
+const DictionaryView = lazy(async () => ({ default: (await import("./dictionary/dictionary_view.js")).DictionaryView }));
+const SearchView = lazy(async () => ({ default: (await import("./search/search_view.js")).SearchView }));
+const MissingLinksView = lazy(async () => ({ default: (await import("./links/missing_links_view.js")).MissingLinksView }));
 const TagsView = lazy(async () => ({ default: (await import("./tags/tags_view.js")).TagsView }));
 const BatchesView = lazy(async () => ({ default: (await import("./batches/batches_view.js")).BatchesView }));
 const SchemasView = lazy(async () => ({ default: (await import("./schemas/schemas_view.js")).SchemasView }));
@@ -71,6 +74,9 @@ function SignedIn({ session }: { readonly session: Session }) {
             <Route path="/prompts"><PromptsView /></Route>
             <Route path="/administration/:section?">{({ section }) => <AdministrationView section={section} />}</Route>
             <Route path="/account"><AccountView /></Route>
+            <Route path="/search"><SearchView /></Route>
+            <Route path="/dictionary"><DictionaryView /></Route>
+            <Route path="/links"><MissingLinksView /></Route>
             <Route path="/tags"><TagsView /></Route>
             <Route path="/batches"><BatchesView /></Route>
             <Route path="/usage"><UsageView /></Route>

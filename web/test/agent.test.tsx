@@ -87,7 +87,7 @@ class FakeConversation {
         watchDocument: never,
       },
       thread: {
-        listThreads: () => ({ threads: this.threadExists ? [{ threadId: "thr_1", title: HOSTILE }] : [] }),
+        listThreads: ({ filter }) => ({ threads: this.threadExists && filter.endsWith("profile=document") ? [{ threadId: "thr_1", title: HOSTILE }] : [] }),
         getThread: () => {
           const turn = this.turn;
           return { thread: { threadId: "thr_1" }, messages: [...this.messages], ...(turn && { openTurn: turn }) };
@@ -343,6 +343,71 @@ test("a refused approval shows the approvers, and the card offers the decision a
   await user.click(await screen.findByRole("button", { name: "Show who may approve" }));
   expect(document.activeElement?.id).toBe("call-c1");
   expect(screen.getByRole("button", { name: "Approve create_tag" })).toBeTruthy();
+});
+
+test("tasks of delegated agents show their ends, and their logs on demand", async () => {
+  const fake = new FakeConversation();
+  const group = { callId: "c1", groupId: "grp_1", tasks: [{ number: 1, agent: "document", threadId: "thr_2" }, { number: 2, agent: HOSTILE, threadId: "thr_3" }] };
+  const inner = { callId: "c9", groupId: "grp_2", tasks: [{ number: 1, agent: "document", tool: "list_tags", threadId: "thr_4" }] };
+  const run = { callId: "c1", name: "run_tasks", argumentsJson: "{}", access: v1.ToolAccess.READ_ONLY };
+  const of = fake.services();
+  const { user } = renderPage({
+    ...of,
+    thread: {
+      ...of.thread,
+      getThread: (request, context) => {
+        if (request.threadId === "thr_3") throw refusal(Code.NotFound, "NOT_FOUND");
+        if (request.threadId !== "thr_2") return of.thread?.getThread?.(request, context) ?? {};
+        return {
+          messages: [
+            { count: 2, turnId: "trn_2", kind: { case: "assistant" as const, value: { text: HOSTILE, calls: [{ id: "c9", name: "run_tasks", argumentsJson: "{}" }] } } },
+            { count: 1, turnId: "trn_2", kind: { case: "user" as const, value: { text: "find the total" } } },
+          ],
+          taskGroups: [inner],
+          openTurn: { turnId: "trn_2", status: v1.TurnStatus.AWAITING_APPROVAL },
+        };
+      },
+    },
+  }, "/documents/doc_1?panel=agent");
+  await user.type(await message(), "hello{Enter}");
+  await waitFor(() => expect(fake.chats).toHaveLength(1));
+  fake.emit(...STARTED, { case: "toolCalls", value: { calls: [run] } }, { case: "toolStarted", value: { callId: "c1", name: "run_tasks" } }, { case: "tasksStarted", value: { group } });
+  expect(await screen.findAllByText("In progress")).toHaveLength(2);
+  expect(screen.getByText(`2. Agent ${HOSTILE}`)).toBeTruthy();
+  fake.emit({ case: "taskEnded", value: { callId: "c1", groupId: "grp_1", task: { number: 2, agent: HOSTILE, threadId: "thr_3" }, status: v1.TaskStatus.NOT_STARTED } });
+  expect(await screen.findByText("Not started")).toBeTruthy();
+  expect(screen.getAllByText("In progress")).toHaveLength(1);
+
+  await user.click(screen.getByRole("button", { name: "Log of task 2" }));
+  expect(await screen.findByText(/^The task has no log/)).toBeTruthy();
+  await user.click(screen.getByRole("button", { name: "Log of task 1" }));
+  const log = within(await screen.findByRole("region", { name: "Log of the task" }));
+  expect(log.getByText("find the total")).toBeTruthy();
+  expect(log.getByRole("link", { name: "inbox" }).getAttribute("href")).toBe("/inbox");
+  // The tasks of a task are in its log.
+  expect(log.getByText("1. Tool list_tags")).toBeTruthy();
+  expect(document.querySelector("img[src=x]")).toBeNull();
+
+  const content = JSON.stringify({ group_id: "grp_1", tasks: [{ task: 1, status: "completed", summary: "The total is 5" }, { task: 2, status: "not_started", summary: "refused" }] });
+  fake.emit({ case: "toolResult", value: { callId: "c1", name: "run_tasks", status: v1.CallStatus.OK, content } }, { case: "roundStarted", value: { round: 2, attempt: 1 } }, say("all read"), { case: "completed", value: { text: "all read" } });
+  expect(await screen.findByText("all read")).toBeTruthy();
+  expect(await screen.findByText("The total is 5")).toBeTruthy();
+  expect(screen.queryByText("In progress")).toBeNull();
+});
+
+test("a new conversation may have the agent that divides a request into tasks", async () => {
+  const fake = new FakeConversation();
+  const { user } = fake.open();
+  await user.type(await message(), "compare the pages");
+  await user.click(screen.getByRole("switch", { name: "Divide into tasks" }));
+  await user.click(screen.getByRole("button", { name: "Send" }));
+  await waitFor(() => expect(fake.chats[0]).toMatchObject({ text: "compare the pages", profile: "coordinator", documentIds: ["doc_1"] }));
+  fake.emit(...STARTED, say("done"), { case: "completed", value: { text: "done" } });
+  expect(await screen.findByText("done")).toBeTruthy();
+  expect(screen.queryByRole("switch", { name: "Divide into tasks" })).toBeNull();
+  // The agent of a conversation does not change.
+  await user.type(await message(), "more{Enter}");
+  await waitFor(() => expect(fake.chats[1]).toMatchObject({ text: "more", threadId: "thr_1", profile: "" }));
 });
 
 test("the agent is stopped", async () => {

@@ -1,4 +1,5 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { render } from "@testing-library/react";
 import { MantineProvider } from "@mantine/core";
 import { v1 } from "folio-client";
@@ -6,9 +7,11 @@ import { describe, expect, test } from "vitest";
 import { blocksOf } from "../src/agent/blocks.js";
 import { approversOf, editedArguments, editVerdict, problemsOf, summaryOf } from "../src/agent/calls.js";
 import { affectedSentence, effectSentence, linesOfValue } from "../src/agent/effect.js";
-import { entriesOf } from "../src/agent/history.js";
+import { entriesOf, groupsOf, messagesOf } from "../src/agent/history.js";
 import { Markdown } from "../src/agent/markdown.js";
 import { beginsMention, mentionOf, withChosen } from "../src/agent/mentions.js";
+import { newestFirst } from "../src/agent/queries.js";
+import { taskStatusOf, tasksOf } from "../src/agent/tasks.js";
 import { afterEvents, startedTurn, usageSentence } from "../src/agent/turn_state.js";
 
 let number = 0;
@@ -78,9 +81,53 @@ test("the messages of a thread are entries with the results of calls, without th
   ].map((message) => create(v1.MessageSchema, message));
   const entries = entriesOf(messages, "t2");
   expect(entries.map((entry) => [entry.kind, entry.text])).toEqual([["user", "q"], ["agent", ""], ["agent", "a"]]);
-  expect(entries[1]).toMatchObject({ calls: [{ content: "r" }], endOf: "" });
+  expect(entries[1]).toMatchObject({ calls: [{ content: "r", group: undefined }], endOf: "" });
+  const group = create(v1.TaskGroupSchema, { callId: "c1" });
+  expect(entriesOf(messages, "", groupsOf([{ taskGroups: [group] }]))[1]).toMatchObject({ calls: [{ group: { callId: "c1" } }] });
+  expect(messagesOf([{ messages: messages.slice(2).reverse() }, { messages: messages.slice(0, 2).reverse() }])).toEqual(messages);
   expect(entries[2]).toMatchObject({ endOf: "t1" });
   expect(entriesOf(messages, "")).toHaveLength(4);
+});
+
+test("conversations with different agents are in one order", () => {
+  const threads = [["old", 1], ["new", 3], ["unknown", undefined], ["middle", 2]] as const;
+  const messages = threads.map(([threadId, ms]) => create(v1.ThreadSchema, { threadId, ...(ms !== undefined && { createTime: timestampFromMs(ms) }) }));
+  expect(newestFirst(messages).map(({ threadId }) => threadId)).toEqual(["new", "middle", "old", "unknown"]);
+});
+
+describe("tasks of delegated agents", () => {
+  const group = { callId: "c1", groupId: "grp_1", tasks: [{ number: 1, agent: "document", tool: "", threadId: "thr_2" }, { number: 2, agent: "document", tool: "list_tags", threadId: "thr_3" }] };
+  const run = { ...CALL, name: "run_tasks" };
+  const started: MessageInitShape<typeof v1.EventSchema>["kind"] = { case: "tasksStarted", value: { group } };
+  const ended = (index: number, status: v1.TaskStatus) => {
+    const task = group.tasks[index];
+    return event({ case: "taskEnded", value: { callId: "c1", groupId: "grp_1", status, ...(task && { task }) } });
+  };
+
+  test("belong to their call, and end one by one", () => {
+    const calls = [event({ case: "roundStarted", value: { round: 1 } }), event({ case: "toolCalls", value: { calls: [run] } }), event(started)];
+    const state = afterEvents(startedTurn("hi"), [...calls, ended(1, v1.TaskStatus.FAILED), ended(1, v1.TaskStatus.FAILED)]);
+    expect(state.rounds[0]?.calls[0]?.group?.tasks.map(({ threadId }) => threadId)).toEqual(["thr_2", "thr_3"]);
+    expect([...state.endedTasks]).toEqual([["thr_3", v1.TaskStatus.FAILED]]);
+    const turn = { turnId: "trn_1", threadId: "thr_1", status: v1.TurnStatus.RUNNING, rounds: [{ round: 1, calls: [{ ...run, group }] }] };
+    const later = afterEvents(state, [event({ case: "snapshot", value: { turn } }), ended(0, v1.TaskStatus.COMPLETED)]);
+    expect([...later.endedTasks]).toEqual([["thr_3", v1.TaskStatus.FAILED], ["thr_2", v1.TaskStatus.COMPLETED]]);
+    expect(later.rounds[0]?.calls[0]?.group?.groupId).toBe("grp_1");
+    // An event without its parts changes nothing.
+    expect(afterEvents(later, [event({ case: "tasksStarted", value: {} }), event({ case: "taskEnded", value: {} })]).endedTasks.size).toBe(2);
+  });
+
+  test("have their ends from events or from the result of the call, and any text is a result", () => {
+    const message = create(v1.TaskGroupSchema, group);
+    const content = JSON.stringify({ group_id: "grp_1", tasks: [{ task: 1, agent: "document", status: "completed", summary: "<b>5</b>", thread_id: "x" }, { task: 2, status: "unknown", summary: 7 }] });
+    expect(tasksOf(message, new Map([["thr_3", v1.TaskStatus.EXPIRED]]), content)).toEqual([
+      { number: 1, label: "Agent document", threadId: "thr_2", status: v1.TaskStatus.COMPLETED, summary: "<b>5</b>" },
+      { number: 2, label: "Tool list_tags", threadId: "thr_3", status: v1.TaskStatus.EXPIRED, summary: "" },
+    ]);
+    for (const text of ["", "no json", "[]", "null", '{"tasks":5}', '{"tasks":[null,[],"x"]}']) {
+      expect(tasksOf(message, new Map(), text).map(({ status }) => taskStatusOf(status)[0])).toEqual(["", ""]);
+    }
+  });
 });
 
 describe("a tool call", () => {

@@ -58,6 +58,20 @@ const VIEWS: readonly (readonly [path: string, services: Services])[] = [
     document: { getDocument: () => ({ document: { documentId: "doc_1", name: "a.txt", mediaType: "text/plain", state: v1.DocumentState.READY, textGeneration: "g1" } }), getDocumentText: () => ({}), watchDocument },
     extraction: { listExtractions: () => ({ extractions: [{ extractionId: "ext_1", documentId: "doc_1", originalJson: JSON_TEXT, model: HOSTILE, failure: HOSTILE, documentType: { name: HOSTILE }, checks: [{ check: HOSTILE, outcome: v1.CheckOutcome.FAILED, left: 1 }] }] }) },
   }],
+  ["/documents/doc_1?panel=outline", {
+    document: {
+      getDocument: () => ({ document: { documentId: "doc_1", name: "a.txt", mediaType: "text/plain", state: v1.DocumentState.READY, textGeneration: "g1" } }),
+      getDocumentText: () => ({}),
+      getDocumentStructure: () => ({ sections: [{ sectionId: "s1", level: 1, title: HOSTILE, firstPage: 1, lastPage: 1 }] }),
+      watchDocument,
+    },
+  }],
+  ["/search?q=a", {
+    tag,
+    retrieval: { search: () => ({ passages: [{ documentId: HOSTILE, documentName: HOSTILE, text: HOSTILE, sectionTitles: [HOSTILE], page: 1, highlights: [{ start: 2, end: 6 }] }], dense: { gaps: [{ description: HOSTILE }] } }) },
+  }],
+  ["/dictionary", { dictionary: { listDictionaryEntries: () => ({ dictionaryEntries: [{ dictionaryEntryId: "dic_1", term: HOSTILE, expansion: HOSTILE, disambiguation: HOSTILE, tags: [HOSTILE] }] }) } }],
+  ["/links", { link: { listMissingLinks: () => ({ links: [{ target: HOSTILE, documentIds: ["doc_1"] }] }) } }],
   ["/usage", { usage: { getBalance: () => ({}), getUsage: () => ({ rows: [{ model: HOSTILE, credits: 1n }], total: {} }) } }],
   ["/audit", { audit: { listAuditEntries: () => ({ entries: [{ entryId: "1", kind: v1.AuditKind.CALL_DENIED, userId: HOSTILE, subject: HOSTILE, targetKind: HOSTILE, targetId: HOSTILE, outcome: HOSTILE, argumentsJson: JSON_TEXT }] }) } }],
   ["/account", { account }],

@@ -129,3 +129,31 @@ test("a viewer has no inbox", async () => {
   await screen.findByText("No documents yet");
   expect(screen.queryByRole("link", { name: /Inbox/ })).toBeNull();
 });
+
+test("a question about a term is answered with the guess of a model, or dismissed", async () => {
+  const calls: object[] = [];
+  const question = create(v1.DictionaryQuestionSchema, { dictionaryQuestionId: "dqu_1", documentId: "doc_1", term: "MY", contexts: [`the office in MY ${HOSTILE}`], guess: "Malaysia", confidence: 0.6, etag: "e1" });
+  const items = [item("dqu_1", 1, { case: "dictionaryQuestion", value: question }, v1.InboxItemKind.DICTIONARY_QUESTION)];
+  const { user } = renderPage(services({
+    inbox: { ...services().inbox, listInboxItems: () => ({ items }) },
+    dictionary: {
+      answerDictionaryQuestion: (request) => {
+        calls.push(request);
+        if (calls.length === 1) throw refusal(Code.FailedPrecondition, "QUESTION_DECIDED", "the question was dismissed");
+        return {};
+      },
+      dismissDictionaryQuestion: (request) => { calls.push(request); return {}; },
+    },
+  }), "/inbox");
+  expect(await screen.findByText(`the office in MY ${HOSTILE}`)).toBeTruthy();
+  expect(screen.getByText("A model inferred “Malaysia” (60%).")).toBeTruthy();
+  expect(document.querySelector("img")).toBeNull();
+  const meaning = screen.getByLabelText<HTMLInputElement>("Meaning");
+  await user.type(meaning, " (country)");
+  await user.click(screen.getByRole("button", { name: "Answer" }));
+  expect(await screen.findByText("the question was dismissed")).toBeTruthy();
+  await user.click(screen.getByRole("button", { name: "Dismiss" }));
+  await waitFor(() => expect(calls).toMatchObject([{ dictionaryQuestionId: "dqu_1", expansion: "Malaysia (country)", etag: "e1" }, { dictionaryQuestionId: "dqu_1", etag: "e1" }]));
+  await user.clear(meaning);
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Answer" }).disabled).toBe(true);
+});

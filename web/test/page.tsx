@@ -18,11 +18,13 @@ export interface Services {
   readonly audit?: Implementation<typeof v1.AuditService>;
   readonly conversation?: Implementation<typeof v1.ConversationService>;
   readonly credit?: Implementation<typeof v1.CreditService>;
+  readonly dictionary?: Implementation<typeof v1.DictionaryService>;
   readonly document?: Implementation<typeof v1.DocumentService>;
   readonly extraction?: Implementation<typeof v1.ExtractionService>;
   readonly inbox?: Implementation<typeof v1.InboxService>;
   readonly job?: Implementation<typeof v1.JobService>;
   readonly limit?: Implementation<typeof v1.LimitService>;
+  readonly link?: Implementation<typeof v1.LinkService>;
   readonly mcpServer?: Implementation<typeof v1.McpServerService>;
   readonly model?: Implementation<typeof v1.ModelService>;
   readonly organization?: Implementation<typeof v1.OrganizationService>;
@@ -30,6 +32,7 @@ export interface Services {
   readonly prompt?: Implementation<typeof v1.PromptService>;
   readonly proposal?: Implementation<typeof v1.ProposalService>;
   readonly provider?: Implementation<typeof v1.ProviderService>;
+  readonly retrieval?: Implementation<typeof v1.RetrievalService>;
   readonly schema?: Implementation<typeof v1.SchemaService>;
   readonly tag?: Implementation<typeof v1.TagService>;
   readonly thread?: Implementation<typeof v1.ThreadService>;

@@ -133,7 +133,7 @@ test("a restricted token has the views and actions of its scopes", async () => {
   await user.click(screen.getByRole("button", { name: "Continue" }));
   expect(await screen.findByText("a.pdf")).toBeTruthy();
   const views = within(screen.getByRole("navigation", { name: "Views" }));
-  expect(views.getAllByRole("link").map(({ textContent }) => textContent)).toEqual(["Documents"]);
+  expect(views.getAllByRole("link").map(({ textContent }) => textContent)).toEqual(["Documents", "Search", "Missing links"]);
   expect(screen.getByRole("button", { name: "Upload" })).toBeTruthy();
   // The agent of an upload would write definitions.
   expect(screen.queryByRole("switch", { name: "Automatic creation" })).toBeNull();

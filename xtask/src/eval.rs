@@ -1,4 +1,4 @@
-//! `cargo xtask eval`: extracts documents with known values and scores the results.
+//! `cargo xtask eval`: extracts documents with known values, or searches for answers to questions, and scores the results.
 
 use anyhow::Result;
 
@@ -8,7 +8,8 @@ use crate::run::{cargo, finish};
 pub(crate) struct Arguments {
     /// Arguments of the program: `--truth FOLDER` [default: samples/eval], `--set N`, `--filter TEXT`, `--base-url URL` and
     /// `--model NAME` [default: the offline rules], `--api-key-env NAME` [default: OPENAI_API_KEY], `--bare`, `--evidence`, `--examples N`, `--agent`,
-    /// `--write-documents FOLDER`, `--answers FOLDER`.
+    /// `--write-documents FOLDER`, `--answers FOLDER`. For searches: `retrieval`, then `--set N` or `--folder FOLDER`,
+    /// `--embedding-base-url URL` and `--embedding-model NAME` [default: hashes of words], `--index`.
     /// Paths are relative to the root of the workspace.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,

@@ -55,7 +55,7 @@ enum Command {
     Page(page::Arguments),
     /// Measures performance; prints tables and JSON.
     Bench(bench::Arguments),
-    /// Extracts documents with known values and scores the results; prints tables and JSON.
+    /// Extracts documents with known values, or searches for answers to questions, and scores the results; prints tables and JSON.
     Eval(eval::Arguments),
     /// Injects random faults into a cluster under load and checks the results.
     Chaos(chaos::Arguments),

@@ -2,11 +2,12 @@
 //!
 //! Words are those of UAX #29, so that a script without spaces is split, too. Upper case, compatibility forms and the
 //! diacritics of European scripts do not distinguish words. A text is indexed under each word and its stem in the
-//! language of the text; a search looks for each word and its stems in the languages of the index. No character of a
-//! search is an operator.
+//! language of the text; a search looks for each word and its stems in the languages of the index. Stop words of the
+//! language of a search, such as `the`, are no words of the search. No character of a search is an operator.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use frostem::{Algorithm, Stemmer};
 use unicode_normalization::UnicodeNormalization as _;
@@ -17,6 +18,14 @@ const WORD_CHARS: usize = 64;
 /// Maximum different words of a search. Further words are ignored.
 // proto: SearchRequest.query "more than {} different words"
 const WORDS_MAX: usize = 128;
+/// Minimum different stop words of a language in a search in that language.
+const STOP_WORDS_MIN: usize = 2;
+
+/// The stop words of each language that has a stemmer.
+static STOP_WORDS: LazyLock<Vec<HashSet<&'static str>>> = LazyLock::new(|| {
+    let languages = stop_words::available_languages().iter().filter(|language| stemmer(language).is_some());
+    languages.filter_map(stop_words::lookup).map(|words| words.iter().copied().collect()).collect()
+});
 
 /// Returns the stemming algorithm for a language code. Of a code with a region only the language counts.
 fn stemmer(language: &str) -> Option<Stemmer> {
@@ -79,7 +88,27 @@ pub(crate) fn search_words<'a>(text: &str, languages: impl Iterator<Item = &'a s
     let stemmers: Vec<_> = languages.filter_map(stemmer).collect();
     let mut known = BTreeSet::new();
     let words = text.unicode_words().filter(|word| known.insert(lower(word))).take(WORDS_MAX);
-    words.map(|word| forms(word, &stemmers)).collect()
+    let words = without_stop_words(words.collect());
+    words.into_iter().map(|word| forms(word, &stemmers)).collect()
+}
+
+/// Returns the words of a search without the stop words of its language, unless it has no other word: a passage that has only
+/// such words in common with a question is no answer. The language is the one with most stop words in the search, at least
+/// two. A word such as `war` is therefore a stop word of German searches only.
+fn without_stop_words(words: Vec<&str>) -> Vec<&str> {
+    let known: Vec<String> = words.iter().map(|word| lower(word)).collect();
+    let Some(list) = STOP_WORDS.iter().max_by_key(|list| common(list, &known)) else { return words };
+    let count = common(list, &known);
+    if count < STOP_WORDS_MIN || count == words.len() {
+        return words;
+    }
+    let content = words.into_iter().zip(&known).filter(|(_, known)| !list.contains(known.as_str()));
+    content.map(|(word, _)| word).collect()
+}
+
+/// Returns the number of words that a list contains.
+fn common(list: &HashSet<&str>, words: &[String]) -> usize {
+    words.iter().filter(|word| list.contains(word.as_str())).count()
 }
 
 /// Returns the words of a text that match words of a search, as indexes of characters, at most `most`. `language` is
@@ -142,15 +171,26 @@ mod tests {
     #[test]
     fn operators_have_no_meaning_and_sizes_are_bounded() {
         let flat = |text: &str| search_words(text, [].into_iter()).into_iter().flatten().collect::<Vec<_>>();
-        assert_eq!(
-            flat("+foo* -\"bar\" AND title^baz~2 [a TO b]"),
-            ["foo", "bar", "and", "title", "baz", "2", "a", "to", "b"]
-        );
+        assert_eq!(flat("+foo* -\"bar\" AND title^baz~2 [a TO b]"), ["foo", "bar", "title", "baz", "2", "b"]);
         assert!(flat("*?\"~^()").is_empty());
         assert_eq!(flat("a A a").len(), 1);
         let many: String = (0..1_000).map(|at| format!("w{at} ")).collect();
         assert_eq!(flat(&many).len(), WORDS_MAX);
         assert_eq!(flat(&"a".repeat(10_000))[0].len(), WORD_CHARS);
+    }
+
+    #[test]
+    fn stop_words_of_the_language_of_a_search_are_left_out() {
+        let has = |text: &str, word: &str| search_words(text, [].into_iter()).iter().any(|forms| forms.contains(word));
+        let question = "What does the pump do?";
+        assert!(has(question, "pump") && !has(question, "the") && !has(question, "what"));
+        assert!(has("Wer war in der Werkstatt?", "werkstatt") && !has("Wer war in der Werkstatt?", "war"));
+        assert!(!has("Où est la clé de la pompe ?", "la"));
+        // A stop word of German, in a search in English.
+        assert!(has("What was the cause of the war?", "war"));
+        assert!(has("die Pumpe", "die"), "one stop word states no language");
+        assert!(has("to be or not to be", "be"), "a search of stop words only");
+        assert_eq!(highlights("the pump of the car", "What is the pump of it?", Some("en"), 10), [4..8]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-import { Button, Group, MultiSelect, Select, Stack, Textarea } from "@mantine/core";
+import { Button, Group, MultiSelect, Select, Stack, Switch, Textarea } from "@mantine/core";
 import { v1 } from "folio-client";
 import { useEffect, useRef, useState, type KeyboardEvent } from "react";
 import { beginsMention, SEARCH_MAX, useMentions } from "./mentions.js";
@@ -22,13 +22,17 @@ export interface Draft {
   readonly mentions: readonly string[];
   /** Number of messages to keep. Undefined: all. */
   readonly keep: number | undefined;
+  /** True if a new conversation has the agent that divides a request into tasks. */
+  readonly isDivided: boolean;
 }
 
-export const EMPTY_DRAFT: Draft = { text: "", model: "", mode: "ask", autoApprovedTools: [], mentions: [], keep: undefined };
+export const EMPTY_DRAFT: Draft = { text: "", model: "", mode: "ask", autoApprovedTools: [], mentions: [], keep: undefined, isDivided: false };
 
 interface ComposerProps {
   readonly draft: Draft;
   readonly onDraft: (draft: Draft) => void;
+  /** True before the first message of a conversation. */
+  readonly isNew: boolean;
   readonly isRunning: boolean;
   /** True if calls wait: sending replaces them. */
   readonly isWaiting: boolean;
@@ -42,7 +46,7 @@ export function isSendable({ text }: Draft): boolean {
 }
 
 /** Writes a message. Keys: Enter sends, Shift Enter starts a line, @ mentions a schema, a prompt or a tag. */
-export function Composer({ draft, onDraft, isRunning, isWaiting, onSend, onStop }: ComposerProps) {
+export function Composer({ draft, onDraft, isNew, isRunning, isWaiting, onSend, onStop }: ComposerProps) {
   const models = useModels();
   const tools = useTools();
   const [mentionText, setMentionText] = useState("");
@@ -117,6 +121,7 @@ export function Composer({ draft, onDraft, isRunning, isWaiting, onSend, onStop 
             allowDeselect={false}
             w={160}
           />
+          {isNew && <Switch size="xs" label="Divide into tasks" title="An agent divides the request into tasks, which other agents perform" checked={draft.isDivided} onChange={(event) => change({ isDivided: event.currentTarget.checked })} />}
         </Group>
         {isRunning ? <Button size="xs" color="red" variant="light" onClick={onStop}>Stop</Button> : <Button size="xs" onClick={onSend} disabled={!isSendable(draft)}>{label}</Button>}
       </Group>

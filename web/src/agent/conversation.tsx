@@ -7,11 +7,11 @@ import { ErrorNotice, type ActionHandlers } from "../errors/error_notice.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, LoadingState, MoreButton } from "../states/states.js";
 import { Composer, EMPTY_DRAFT, isSendable, type Draft } from "./composer.js";
-import { entriesOf } from "./history.js";
+import { entriesOf, groupsOf, messagesOf } from "./history.js";
 import { LiveTurn } from "./live_turn.js";
 import { mentionOf } from "./mentions.js";
 import { PastEntry } from "./past_entry.js";
-import { threadKey, useThread } from "./queries.js";
+import { COORDINATOR, threadKey, useThread } from "./queries.js";
 import { useStoredTurn, useTurn, type Decisions, type Outgoing } from "./use_turn.js";
 
 const NO_DECISIONS: Decisions = new Map();
@@ -26,9 +26,9 @@ interface ConversationProps {
   readonly onNew: (text: string) => void;
 }
 
-/** Returns the message of a draft. */
-export function messageOf(draft: Draft, ifPending: v1.IfPending): Outgoing {
-  const { text, model, mode, autoApprovedTools, mentions, keep } = draft;
+/** Returns the message of a draft. `isNew`: the message begins a conversation, whose agent the draft chooses. */
+export function messageOf(draft: Draft, ifPending: v1.IfPending, isNew: boolean): Outgoing {
+  const { text, model, mode, autoApprovedTools, mentions, keep, isDivided } = draft;
   return {
     text,
     model,
@@ -37,6 +37,7 @@ export function messageOf(draft: Draft, ifPending: v1.IfPending): Outgoing {
     autoApprovedTools: mode === "tools" ? [...autoApprovedTools] : [],
     mentions: mentions.map(mentionOf).filter((mention) => mention !== undefined),
     ...(keep !== undefined && { truncateToMessageCount: keep }),
+    ...(isNew && isDivided && { profile: COORDINATOR }),
   };
 }
 
@@ -63,13 +64,13 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
     void end.current?.scrollIntoView({ block: "nearest" });
   }, [state?.rounds.length, state?.phase]);
 
-  const messages = useMemo(() => [...(thread.data?.pages ?? [])].reverse().flatMap(({ messages }) => [...messages].reverse()), [thread.data]);
-  const entries = useMemo(() => entriesOf(messages, state?.turnId ?? ""), [messages, state?.turnId]);
+  const pages = thread.data?.pages;
+  const entries = useMemo(() => entriesOf(messagesOf(pages ?? []), state?.turnId ?? "", groupsOf(pages ?? [])), [pages, state?.turnId]);
   const isWaiting = state?.phase === "awaiting";
   const isRunning = isStreaming && !isWaiting;
 
   const submit = (ifPending: v1.IfPending, text = draft.text) => {
-    const message = messageOf({ ...draft, text }, ifPending);
+    const message = messageOf({ ...draft, text }, ifPending, threadId === "");
     if (!isSendable({ ...draft, text })) return;
     // Messages after the kept ones are dropped on the server.
     if (draft.keep !== undefined) void queries.cancelQueries({ queryKey: threadKey(threadId) });
@@ -130,6 +131,7 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
         <Composer
           draft={draft}
           onDraft={setDraft}
+          isNew={threadId === "" && state === undefined}
           isRunning={isRunning}
           isWaiting={isWaiting}
           onSend={() => submit(isWaiting ? v1.IfPending.SUPERSEDE : v1.IfPending.REJECT)}

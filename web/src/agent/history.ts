@@ -7,6 +7,8 @@ export interface PastCall {
   readonly name: string;
   readonly argumentsJson: string;
   readonly content: string | undefined;
+  /** The tasks of a call of `run_tasks`. Undefined: the call has started none. */
+  readonly group: v1.TaskGroup | undefined;
 }
 
 /** A message. `endOf`: the id of the turn if the message is its last one; empty: it is not, or the message was copied into the thread. */
@@ -14,8 +16,19 @@ export type Entry =
   | { readonly kind: "user"; readonly key: string; readonly count: number; readonly text: string }
   | { readonly kind: "agent"; readonly key: string; readonly text: string; readonly thinking: string; readonly calls: readonly PastCall[]; readonly endOf: string };
 
-/** Returns the entries of messages in their order. `openTurnId`: a turn that is shown by its events instead. */
-export function entriesOf(messages: readonly v1.Message[], openTurnId: string): Entry[] {
+/** Returns the messages of the pages of a thread, oldest first. `pages`: the newest first, each with its newest message first. */
+export function messagesOf(pages: readonly Pick<v1.GetThreadResponse, "messages">[]): v1.Message[] {
+  return [...pages].reverse().flatMap(({ messages }) => [...messages].reverse());
+}
+
+/** Returns the tasks of the calls of the pages of a thread. */
+export function groupsOf(pages: readonly Pick<v1.GetThreadResponse, "taskGroups">[]): v1.TaskGroup[] {
+  return pages.flatMap(({ taskGroups }) => taskGroups);
+}
+
+/** Returns the entries of messages in their order. `openTurnId`: a turn that is shown by its events instead. `groups`: the tasks of calls. */
+export function entriesOf(messages: readonly v1.Message[], openTurnId: string, groups: readonly v1.TaskGroup[] = []): Entry[] {
+  const groupOf = new Map(groups.map((group) => [group.callId, group]));
   const results = new Map<string, string>();
   for (const { kind } of messages) if (kind.case === "tool") results.set(kind.value.callId, kind.value.content);
   const ends = new Map<string, v1.Message>();
@@ -27,7 +40,7 @@ export function entriesOf(messages: readonly v1.Message[], openTurnId: string): 
     if (kind.case === "user") return [{ kind: "user", key, count: message.count, text: kind.value.text }];
     if (kind.case !== "assistant") return [];
     const { text, thinking, calls } = kind.value;
-    const past = calls.map(({ id, name, argumentsJson }) => ({ callId: id, name, argumentsJson, content: results.get(id) }));
+    const past = calls.map(({ id, name, argumentsJson }) => ({ callId: id, name, argumentsJson, content: results.get(id), group: groupOf.get(id) }));
     return [{ kind: "agent", key, text, thinking: thinking.map(({ text }) => text).join("\n\n"), calls: past, endOf: ends.get(message.turnId) === message ? message.turnId : "" }];
   });
 }

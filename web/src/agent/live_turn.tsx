@@ -24,7 +24,7 @@ interface LiveTurnProps {
 
 /** The newest turn: its rounds as they happen, and the calls that wait. */
 export function LiveTurn({ state, isStreaming, approvable, decided, onDecide }: LiveTurnProps) {
-  const { rounds, phase, waiting, usage } = state;
+  const { rounds, phase, waiting, usage, endedTasks } = state;
   const isRunning = phase === "running" && isStreaming;
   const waitingCalls = waiting?.pending.filter(({ needsApproval }) => needsApproval) ?? [];
   const undecided = waitingCalls.filter(({ callId }) => !decided.has(callId));
@@ -46,7 +46,7 @@ export function LiveTurn({ state, isStreaming, approvable, decided, onDecide }: 
     <Stack gap="xs" aria-busy={isRunning}>
       {state.userText !== "" && <UserMessage text={state.userText} />}
       {rounds.map((round, index) => (
-        <LiveRound key={round.round} round={round} isRunning={isRunning && index === rounds.length - 1} waitingCall={waitingCall} />
+        <LiveRound key={round.round} round={round} endedTasks={endedTasks} isRunning={isRunning && index === rounds.length - 1} waitingCall={waitingCall} />
       ))}
       {isRunning && rounds.length === 0 && <Text size="sm" c="dimmed" role="status">The agent starts</Text>}
       {waiting !== undefined && (
@@ -66,11 +66,12 @@ export function LiveTurn({ state, isStreaming, approvable, decided, onDecide }: 
 
 interface LiveRoundProps {
   readonly round: RoundState;
+  readonly endedTasks: TurnState["endedTasks"];
   readonly isRunning: boolean;
   readonly waitingCall: (call: v1.Call) => WaitingCall | undefined;
 }
 
-function LiveRound({ round, isRunning, waitingCall }: LiveRoundProps) {
+function LiveRound({ round, endedTasks, isRunning, waitingCall }: LiveRoundProps) {
   const { text, thinking, calls, results, running, delayed, model } = round;
   // Calls that ran without a decision are folded when the round is over.
   const isAutomatic = calls.length > 0 && !isRunning && calls.every((call) => !call.needsApproval && results.has(call.callId));
@@ -85,6 +86,8 @@ function LiveRound({ round, isRunning, waitingCall }: LiveRoundProps) {
       isDelayed={delayed.has(call.callId)}
       isAutomatic={isApprovedAutomatically(call, results.get(call.callId)?.status, running.has(call.callId))}
       waiting={waitingCall(call)}
+      group={call.group}
+      endedTasks={endedTasks}
     />
   ));
   return (

@@ -24,8 +24,8 @@ export const PastEntry = memo(function PastEntry({ entry, onAskAgain }: PastEntr
         <details>
           <summary><Text span size="xs" c="dimmed">{`${calls.length} tool ${calls.length === 1 ? "call" : "calls"}`}</Text></summary>
           <Stack gap="xs">
-            {calls.map(({ callId, name, argumentsJson, content }) => (
-              <ToolCard key={callId} callId={callId} name={name} argumentsJson={argumentsJson} result={content === undefined ? undefined : { content }} />
+            {calls.map(({ callId, name, argumentsJson, content, group }) => (
+              <ToolCard key={callId} callId={callId} name={name} argumentsJson={argumentsJson} result={content === undefined ? undefined : { content }} group={group} />
             ))}
           </Stack>
         </details>

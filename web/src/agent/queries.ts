@@ -1,12 +1,17 @@
 // The queries and changes of the threads of a document.
+import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
 
-export const PROFILE = "document";
+const PROFILE = "document";
+/** The agent that divides a request into tasks, which other agents perform. */
+export const COORDINATOR = "coordinator";
+/** The agents of the conversations of the panel. Agents of jobs have threads, too. */
+const PROFILES: readonly string[] = [PROFILE, COORDINATOR];
 const THREADS_MAX = 50;
 const MESSAGES = 100;
-/** Delay between two reads of a thread whose calls wait: another user or tab may decide. In milliseconds. */
+/** Delay between two reads of a thread whose calls wait, because another user or tab may decide, or of the log of a running task. In milliseconds. */
 const WAITING_MS = 4_000;
 
 export const threadsKey = (documentId: string) => ["threads", documentId] as const;
@@ -17,13 +22,21 @@ export function useThreads(documentId: string) {
   const api = useApi();
   return useQuery({
     queryKey: threadsKey(documentId),
-    queryFn: async ({ signal }) =>
-      (await api.threads.listThreads({ filter: `document=${documentId} profile=${PROFILE}`, pageSize: THREADS_MAX }, { signal })).threads,
+    queryFn: async ({ signal }) => {
+      const lists = await Promise.all(PROFILES.map((profile) => api.threads.listThreads({ filter: `document=${documentId} profile=${profile}`, pageSize: THREADS_MAX }, { signal })));
+      return newestFirst(lists.flatMap(({ threads }) => threads));
+    },
   });
 }
 
-/** Returns the pages of the messages of a thread, the newest page first. */
-export function useThread(threadId: string) {
+/** Returns threads in the order of their creation, the newest first. */
+export function newestFirst(threads: readonly v1.Thread[]): v1.Thread[] {
+  const time = ({ createTime }: v1.Thread) => (createTime === undefined ? 0 : timestampMs(createTime));
+  return [...threads].sort((a, b) => time(b) - time(a));
+}
+
+/** Returns the pages of the messages of a thread, the newest page first. `isLog`: the thread is the log of a task, which no stream follows. */
+export function useThread(threadId: string, isLog = false) {
   const api = useApi();
   return useInfiniteQuery({
     queryKey: threadKey(threadId),
@@ -32,8 +45,10 @@ export function useThread(threadId: string) {
     initialPageParam: "",
     getNextPageParam: (last) => last.nextPageToken || undefined,
     enabled: threadId !== "",
-    refetchInterval: ({ state }) =>
-      state.data?.pages[0]?.openTurn?.status === v1.TurnStatus.AWAITING_APPROVAL ? WAITING_MS : false,
+    refetchInterval: ({ state }) => {
+      const open = state.data?.pages[0]?.openTurn;
+      return open !== undefined && (isLog || open.status === v1.TurnStatus.AWAITING_APPROVAL) ? WAITING_MS : false;
+    },
   });
 }
 

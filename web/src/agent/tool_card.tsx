@@ -7,11 +7,14 @@ import { usePermits } from "../session/session_context.js";
 import { LoadingState } from "../states/states.js";
 import { approversOf, editedArguments, editVerdict, indented, problemsOf, REASON_MAX, statusOf, summaryOf } from "./calls.js";
 import { usePreview } from "./queries.js";
+import { TaskList } from "./task_list.js";
+import { tasksOf } from "./tasks.js";
 
 const EffectPreview = lazy(async () => ({ default: (await import("./effect_preview.js")).EffectPreview }));
 
 /** Delay between an edit of the arguments and its check by a preview of its effect, in milliseconds. */
 const PREVIEW_DELAY_MS = 500;
+const NO_TASKS: ReadonlyMap<string, v1.TaskStatus> = new Map();
 
 interface ToolCardProps {
   readonly callId: string;
@@ -25,6 +28,10 @@ interface ToolCardProps {
   readonly isAutomatic?: boolean;
   /** The actions of the card if the call waits. Undefined: the call does not wait. */
   readonly waiting?: WaitingCall | undefined;
+  /** The tasks of a call of `run_tasks`. Undefined: the call has started none. */
+  readonly group?: v1.TaskGroup | undefined;
+  /** The states of ended tasks by the id of their thread. */
+  readonly endedTasks?: ReadonlyMap<string, v1.TaskStatus> | undefined;
 }
 
 export interface WaitingCall {
@@ -39,7 +46,7 @@ export interface WaitingCall {
 }
 
 /** A tool call: its summary, arguments and result, and the decision about it. */
-export function ToolCard({ callId, name, argumentsJson, result, isRunning = false, isDelayed = false, isAutomatic = false, waiting }: ToolCardProps) {
+export function ToolCard({ callId, name, argumentsJson, result, isRunning = false, isDelayed = false, isAutomatic = false, waiting, group, endedTasks = NO_TASKS }: ToolCardProps) {
   const [label, color] = result?.status === undefined ? ["", "gray"] : statusOf(result.status);
   return (
     <Card withBorder padding="xs" id={`call-${callId}`} tabIndex={-1} component="section" aria-label={`Tool call ${name}`}>
@@ -61,6 +68,7 @@ export function ToolCard({ callId, name, argumentsJson, result, isRunning = fals
           <Code block className="foreign" mah={240} style={{ overflow: "auto" }}>{indented(result.content)}</Code>
         </details>
       )}
+      {group !== undefined && <TaskList tasks={tasksOf(group, endedTasks, result?.content ?? "")} isOpen={result === undefined} />}
       {waiting !== undefined && <DecisionForm callId={callId} name={name} argumentsJson={argumentsJson} waiting={waiting} />}
     </Card>
   );

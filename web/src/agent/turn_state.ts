@@ -31,6 +31,8 @@ export interface TurnState {
   readonly error: v1.Error | undefined;
   readonly isRetriable: boolean;
   readonly usage: v1.Usage | undefined;
+  /** The states of ended tasks by the id of their thread. */
+  readonly endedTasks: ReadonlyMap<string, v1.TaskStatus>;
   /** Number of the last event. */
   readonly lastEvent: bigint;
 }
@@ -55,6 +57,7 @@ export function startedTurn(userText: string): TurnState {
     error: undefined,
     isRetriable: false,
     usage: undefined,
+    endedTasks: new Map(),
     lastEvent: 0n,
   };
 }
@@ -71,7 +74,7 @@ function afterEvent(before: TurnState, event: v1.Event): TurnState {
     case "turnStarted":
       return { ...startedTurn(state.userText), turnId: event.turnId, lastEvent: event.number, threadId: kind.value.threadId, model: kind.value.model };
     case "snapshot":
-      return kind.value.turn === undefined ? state : { ...ofTurn(kind.value.turn), lastEvent: event.number };
+      return kind.value.turn === undefined ? state : { ...ofTurn(kind.value.turn), endedTasks: state.endedTasks, lastEvent: event.number };
     case "roundStarted":
       // A later attempt of a round voids its earlier deltas.
       return { ...state, phase: "running", waiting: undefined, rounds: [...state.rounds.filter(({ round }) => round < kind.value.round), emptyRound(kind.value.round)] };
@@ -87,6 +90,10 @@ function afterEvent(before: TurnState, event: v1.Event): TurnState {
       return inLastRound(state, (round) => ({ ...round, delayed: new Set(round.delayed).add(kind.value.callId) }));
     case "toolResult":
       return inLastRound({ ...state, phase: "running", waiting: undefined }, (round) => withResult(round, kind.value));
+    case "tasksStarted":
+      return kind.value.group === undefined ? state : withGroup(state, kind.value.group);
+    case "taskEnded":
+      return kind.value.task === undefined ? state : { ...state, endedTasks: new Map(state.endedTasks).set(kind.value.task.threadId, kind.value.status) };
     case "roundFinished":
       return inLastRound({ ...state, usage: kind.value.usage ?? state.usage }, (round) => ({ ...round, model: kind.value.model === state.model ? "" : kind.value.model }));
     case "awaitingApproval":
@@ -118,6 +125,10 @@ function withResult(round: RoundState, { callId, status, content }: v1.ToolResul
   running.delete(callId);
   delayed.delete(callId);
   return { ...round, running, delayed, results: new Map(round.results).set(callId, { status, content }) };
+}
+
+function withGroup(state: TurnState, group: v1.TaskGroup): TurnState {
+  return inLastRound(state, (round) => ({ ...round, calls: round.calls.map((call) => (call.callId === group.callId ? { ...call, group } : call)) }));
 }
 
 /** The closing event has the whole turn, also the parts of events that were missed. */

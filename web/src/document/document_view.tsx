@@ -4,7 +4,8 @@ import { lazy, Suspense, useCallback, useDeferredValue, useMemo, useRef, useStat
 import { Link, useSearchParams } from "wouter";
 import { stateLabel } from "../documents/filters.js";
 import { EmptyState, LoadingState, QueryView } from "../states/states.js";
-import { FocusContext, type Highlight } from "./focus.js";
+import { linkedHighlight } from "./box_link.js";
+import { FocusContext, hasPageImages, type Highlight } from "./focus.js";
 import classes from "./page.module.css";
 import { PagesPane, type PagesHandle } from "./pages_pane.js";
 import { useDocument, useDocumentText, useLiveDocument } from "./queries.js";
@@ -18,8 +19,10 @@ import { Toolbar } from "./toolbar.js";
 const ExtractionPanel = lazy(async () => ({ default: (await import("../extraction/extraction_panel.js")).ExtractionPanel }));
 const AgentPanel = lazy(async () => ({ default: (await import("../agent/agent_panel.js")).AgentPanel }));
 
-const PANELS = ["extraction", "agent", "text"] as const;
-const IMAGE_TYPES = ["application/pdf", "image/png", "image/jpeg", "image/tiff"];
+const OutlinePanel = lazy(async () => ({ default: (await import("./outline_panel.js")).OutlinePanel }));
+const SplitPanel = lazy(async () => ({ default: (await import("./split_panel.js")).SplitPanel }));
+
+const PANELS = ["extraction", "agent", "outline", "text", "split"] as const;
 
 /** A document: its pages, and the panels that work with it. */
 export function DocumentView({ documentId }: { readonly documentId: string }) {
@@ -35,12 +38,13 @@ export function DocumentView({ documentId }: { readonly documentId: string }) {
 function LoadedDocument({ document }: { readonly document: v1.Document }) {
   const { documentId, name, state, stateReason, mediaType, textGeneration } = document;
   const [parameters, setParameters] = useSearchParams();
-  const panel = PANELS.find((known) => known === parameters.get("panel")) ?? "extraction";
+  const isSplittable = mediaType === "application/pdf" && document.pages > 1;
+  const panel = PANELS.find((known) => known === parameters.get("panel") && (known !== "split" || isSplittable)) ?? "extraction";
   const [initialPage] = useState(() => Number(parameters.get("page")) || 1);
   const [page, setPage] = useState(1);
   const [zoom, setZoom] = useState(1);
   const [search, setSearch] = useState("");
-  const [highlight, setHighlight] = useState<Highlight>();
+  const [highlight, setHighlight] = useState<Highlight | undefined>(() => linkedHighlight(parameters));
   const handle = useRef<PagesHandle>(null);
   const goTo = useCallback((page: number) => handle.current?.goTo(page), []);
   const focus = useMemo(() => ({ highlight, setHighlight, goTo }), [highlight, goTo]);
@@ -51,7 +55,7 @@ function LoadedDocument({ document }: { readonly document: v1.Document }) {
   const { label, color } = stateLabel(state);
   // A document without a text has an unknown number of pages; its first page can be shown.
   const pages = Math.max(document.pages, 1);
-  const hasImages = IMAGE_TYPES.includes(mediaType);
+  const hasImages = hasPageImages(mediaType);
 
   return (
     <FocusContext value={focus}>
@@ -84,12 +88,16 @@ function LoadedDocument({ document }: { readonly document: v1.Document }) {
               <Tabs.List mb="sm" aria-label="Panel">
                 <Tabs.Tab value="extraction">Extraction</Tabs.Tab>
                 <Tabs.Tab value="agent">Agent</Tabs.Tab>
+                <Tabs.Tab value="outline">Outline</Tabs.Tab>
                 <Tabs.Tab value="text">Text</Tabs.Tab>
+                {isSplittable && <Tabs.Tab value="split">Split</Tabs.Tab>}
               </Tabs.List>
               <Suspense fallback={<LoadingState />}>
                 <Tabs.Panel value="extraction"><ExtractionPanel document={document} /></Tabs.Panel>
                 <Tabs.Panel value="agent"><AgentPanel documentId={documentId} /></Tabs.Panel>
+                <Tabs.Panel value="outline"><OutlinePanel document={document} /></Tabs.Panel>
                 <Tabs.Panel value="text"><TextView document={document} /></Tabs.Panel>
+                {isSplittable && <Tabs.Panel value="split"><SplitPanel document={document} /></Tabs.Panel>}
               </Suspense>
             </Tabs>
           </section>

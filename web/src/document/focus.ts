@@ -2,10 +2,20 @@
 import type { v1 } from "folio-client";
 import { createContext, useContext } from "react";
 
+/** A rectangle on a page, in fractions of its width and height. */
+export type Box = Pick<v1.BoundingBox, "left" | "top" | "right" | "bottom">;
+
 /** Boxes on a page that are highlighted. */
 export interface Highlight {
   readonly page: number;
-  readonly boxes: readonly v1.BoundingBox[];
+  readonly boxes: readonly Box[];
+}
+
+const IMAGE_TYPES = ["application/pdf", "image/png", "image/jpeg", "image/tiff"];
+
+/** Returns true if the server makes images of the pages of such a file. */
+export function hasPageImages(mediaType: string): boolean {
+  return IMAGE_TYPES.includes(mediaType);
 }
 
 export interface DocumentFocus {

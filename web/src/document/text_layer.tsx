@@ -1,5 +1,6 @@
 import type { v1 } from "folio-client";
 import { memo } from "react";
+import type { Box } from "./focus.js";
 import classes from "./page.module.css";
 
 interface TextLayerProps {
@@ -32,7 +33,7 @@ export const TextLayer = memo(function TextLayer({ words, width, height, found }
 });
 
 /** The highlighted boxes of a page. */
-export function HighlightLayer({ boxes }: { readonly boxes: readonly v1.BoundingBox[] }) {
+export function HighlightLayer({ boxes }: { readonly boxes: readonly Box[] }) {
   return (
     <svg viewBox="0 0 1 1" preserveAspectRatio="none" className={classes["layer"]} aria-hidden data-testid="highlight">
       {boxes.map(({ left, top, right, bottom }, index) => (

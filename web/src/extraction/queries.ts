@@ -121,7 +121,8 @@ async function endingOf(file: Blob, ending: string): Promise<string> {
   return start[0] === 0x50 && start[1] === 0x4b ? "zip" : ending;
 }
 
-function save(file: Blob, name: string): void {
+/** Writes a file to the downloads of the visitor. */
+export function save(file: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(file);
   link.download = name;

@@ -6,6 +6,7 @@ import { EmptyState, QueryView } from "../states/states.js";
 import { ApprovalItem } from "./approval_item.js";
 import { ProposalItem } from "./proposal_item.js";
 import { useInbox } from "./queries.js";
+import { QuestionItem } from "./question_item.js";
 import { ReviewItem } from "./review_item.js";
 
 const KINDS = [
@@ -13,6 +14,7 @@ const KINDS = [
   { value: "approval", label: "Approvals" },
   { value: "fieldReview", label: "Reviews" },
   { value: "proposal", label: "Proposals" },
+  { value: "dictionaryQuestion", label: "Questions" },
 ];
 
 /** The items that wait for the visitor, across documents. Keys: j and k move, Enter opens, a approves or accepts, r rejects. */
@@ -47,7 +49,7 @@ export function InboxView() {
           conversation shows its own approvals at any time.
         </Alert>
       )}
-      <QueryView query={inbox} empty={({ items }) => (shown(items).length === 0 ? <EmptyState title="Nothing waits for you" text="Approvals, reviews and proposals appear here." /> : undefined)}>
+      <QueryView query={inbox} empty={({ items }) => (shown(items).length === 0 ? <EmptyState title="Nothing waits for you" text="Approvals, reviews, proposals and questions appear here." /> : undefined)}>
         {({ items }) => (
           <Stack gap="xs" ref={list} onKeyDown={onKeyDown} role="list">
             {shown(items).map((item) => (
@@ -56,6 +58,7 @@ export function InboxView() {
                 {item.subject.case === "approval" && <ApprovalItem approval={item.subject.value} />}
                 {item.subject.case === "fieldReview" && <ReviewItem review={item.subject.value} />}
                 {item.subject.case === "proposal" && <ProposalItem proposal={item.subject.value} />}
+                {item.subject.case === "dictionaryQuestion" && <QuestionItem question={item.subject.value} />}
               </Card>
             ))}
           </Stack>
@@ -69,4 +72,5 @@ const LABELS: Partial<Record<v1.InboxItemKind, string>> = {
   [v1.InboxItemKind.APPROVAL]: "Approval",
   [v1.InboxItemKind.FIELD_REVIEW]: "Review",
   [v1.InboxItemKind.PROPOSAL]: "Proposal",
+  [v1.InboxItemKind.DICTIONARY_QUESTION]: "Question",
 };

@@ -19,10 +19,13 @@ export const INBOX_SCOPES: readonly v1.Scope[] = [CONVERSATIONS, EXTRACTIONS, DE
 
 export const VIEWS: readonly View[] = [
   { path: "/", label: "Documents", key: "d", role: VIEWER, scopes: [DOCUMENTS] },
+  { path: "/search", label: "Search", key: "f", role: VIEWER, scopes: [DOCUMENTS] },
   { path: "/inbox", label: "Inbox", key: "i", role: MEMBER, scopes: INBOX_SCOPES },
   { path: "/schemas", label: "Schemas", key: "s", role: VIEWER, scopes: [DEFINITIONS] },
   { path: "/prompts", label: "Prompts", key: "p", role: VIEWER, scopes: [DEFINITIONS] },
   { path: "/tags", label: "Tags", key: "t", role: VIEWER, scopes: [DEFINITIONS] },
+  { path: "/dictionary", label: "Dictionary", key: "w", role: VIEWER, scopes: [DEFINITIONS] },
+  { path: "/links", label: "Missing links", key: "m", role: VIEWER, scopes: [DOCUMENTS] },
   { path: "/batches", label: "Batches", key: "b", role: VIEWER, scopes: [EXTRACTIONS] },
   { path: "/usage", label: "Usage", key: "u", role: VIEWER, scopes: [USAGE] },
   { path: "/audit", label: "Audit log", key: "l", role: ADMIN, scopes: [ADMINISTRATION] },

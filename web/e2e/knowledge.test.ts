@@ -1,0 +1,86 @@
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { launch, signIn, visible, visit } from "./browser.js";
+import { newOrganization, uploadText, type Organization } from "./organization.js";
+
+let browser: Browser;
+let organization: Organization;
+
+beforeAll(async () => {
+  browser = await launch();
+  organization = await newOrganization("Knowledge");
+});
+afterAll(async () => {
+  organization.api.close();
+  await browser.close();
+});
+
+/** Uploads HTML that is printed as a PDF, and returns the id of the document. */
+async function uploadPdf(name: string, html: string): Promise<string> {
+  const page = await browser.newPage();
+  await page.setContent(html);
+  const file = await page.pdf({ format: "A5" });
+  await page.close();
+  const { documentId } = await organization.api.upload(file, { name });
+  await organization.api.waitForText(documentId);
+  return documentId;
+}
+
+test("a section of the outline is highlighted on its page, and shows its text", async () => {
+  const section = (title: string, text: string) => `<h1 style="page-break-before:always">${title}</h1><p>${text}</p>`;
+  const documentId = await uploadPdf("manual.pdf", section("Cleaning", "Rinse the tank.") + section("Storage", "Keep the hopper dry."));
+  const { page, context, violations } = await visit(browser);
+  await signIn(page, organization.token, `/documents/${documentId}?panel=outline`);
+  await page.getByRole("button", { name: "Go to Storage" }).click();
+  await visible(page.getByTestId("highlight").locator("rect"));
+  await page.getByRole("button", { name: "Text of Storage" }).click();
+  await visible(page.getByRole("region", { name: "Section Storage" }).getByText("Keep the hopper dry."));
+  expect(violations.found).toEqual([]);
+  await context.close();
+});
+
+test("a search finds a passage and leads to its words on the page", async () => {
+  await uploadPdf("warranty.pdf", "<h1>Warranty</h1><p>The zirconium valve has a warranty of nine years.</p>");
+  const find = async () => (await organization.api.retrieval.search({ query: "zirconium" })).passages.length;
+  await expect.poll(find, { timeout: 60_000 }).toBeGreaterThan(0);
+  const { page, context, violations } = await visit(browser);
+  await signIn(page, organization.token, "/search");
+  await page.getByLabel("Words or a question").fill("zirconium valve");
+  await page.getByLabel("Words or a question").press("Enter");
+  const passages = page.getByRole("list", { name: "Passages" });
+  await visible(passages.locator("mark", { hasText: "zirconium" }));
+  await passages.getByRole("link", { name: /warranty\.pdf/ }).click();
+  await visible(page.getByTestId("highlight").locator("rect").first());
+  expect(violations.found).toEqual([]);
+  await context.close();
+});
+
+test("an entry of the dictionary is created, found and deleted", async () => {
+  const { page, context, violations } = await visit(browser);
+  await signIn(page, organization.token, "/dictionary");
+  await page.getByRole("button", { name: "New entry" }).click();
+  await page.getByRole("textbox", { name: "Term" }).fill("MY");
+  await page.getByRole("textbox", { name: "Meaning" }).fill("Malaysia");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByLabel("Search by name").fill("my");
+  await visible(page.getByRole("cell", { name: "Malaysia" }));
+  await page.getByRole("button", { name: "Edit MY" }).click();
+  await page.getByRole("button", { name: "Delete" }).click();
+  await visible(page.getByRole("heading", { name: "Nothing here" }));
+  expect(violations.found).toEqual([]);
+  await context.close();
+});
+
+test("a target that no document has is listed until it arrives", async () => {
+  await uploadText(organization, "offer.txt", "The prices are in annex-7.pdf.\n");
+  const targets = async () => (await organization.api.links.listMissingLinks({})).links.map(({ target }) => target);
+  await expect.poll(targets, { timeout: 60_000 }).toContain("annex-7.pdf");
+  const { page, context, violations } = await visit(browser);
+  await signIn(page, organization.token, "/links");
+  await page.getByRole("button", { name: "1 document with annex-7.pdf" }).click();
+  await visible(page.getByRole("link", { name: "offer.txt" }));
+  await uploadPdf("annex-7.pdf", "<p>Prices</p>");
+  await expect.poll(targets, { timeout: 60_000 }).not.toContain("annex-7.pdf");
+  expect(violations.found).toEqual([]);
+  await context.close();
+});

@@ -1,0 +1,94 @@
+// Passages that a search found, as the view shows them. No I/O.
+import { boxLink } from "../document/box_link.js";
+import type { Box } from "../document/focus.js";
+import { formatNumber } from "../format.js";
+
+/** Maximum length of a query, in characters. */
+export const QUERY_MAX = 4_000;
+/** Maximum number of characters of a passage that are shown without an action. */
+const SHOWN_CHARS = 600;
+
+/** A rectangle on a page. */
+export interface PageBox extends Box {
+  readonly page: number;
+}
+
+/** A word of a passage that matches the query: characters of the text, from the first to the one after the last. */
+export interface Match {
+  readonly start: number;
+  readonly end: number;
+  /** Undefined: its position on the page is unknown. */
+  readonly box: PageBox | undefined;
+}
+
+export interface Passage {
+  readonly key: string;
+  readonly documentId: string;
+  readonly documentName: string;
+  readonly page: number;
+  readonly sectionTitles: readonly string[];
+  readonly text: string;
+  readonly matches: readonly Match[];
+  /** The words of the passage, at most one rectangle for each page. */
+  readonly boxes: readonly PageBox[];
+  /** The parts of the score, such as `words 1`. */
+  readonly ranks: readonly string[];
+}
+
+export interface SearchAnswer {
+  readonly passages: readonly Passage[];
+  /** The passages that the search did not consider, one sentence for each reason. */
+  readonly gaps: readonly string[];
+}
+
+/** A part of a text that matches, or does not match, the query. */
+export interface TextPart {
+  readonly text: string;
+  readonly isMatch: boolean;
+}
+
+/**
+ * Returns the parts of the text of a passage in their order. A match outside of the text, or in another one, is ignored. `isWhole`:
+ * false shortens a long text around its first match.
+ */
+export function partsOf(text: string, matches: readonly Pick<Match, "start" | "end">[], isWhole: boolean): TextPart[] {
+  const characters = [...text];
+  const first = matches[0]?.start ?? 0;
+  const from = isWhole ? 0 : Math.max(Math.min(first - SHOWN_CHARS / 4, characters.length - SHOWN_CHARS), 0);
+  const to = isWhole ? characters.length : Math.min(from + SHOWN_CHARS, characters.length);
+  const parts: TextPart[] = [];
+  const add = (start: number, end: number, isMatch: boolean) => {
+    const part = characters.slice(start, end).join("");
+    if (part !== "") parts.push({ text: part, isMatch });
+  };
+  if (from > 0) parts.push({ text: "… ", isMatch: false });
+  let at = from;
+  for (const { start, end } of [...matches].sort((a, b) => a.start - b.start)) {
+    if (start < at || end <= start || end > to) continue;
+    add(at, start, false);
+    add(start, end, true);
+    at = end;
+  }
+  add(at, to, false);
+  if (to < characters.length) parts.push({ text: " …", isMatch: false });
+  return parts;
+}
+
+/** Returns true if a part of the text is hidden at first. */
+export function isLong(text: string): boolean {
+  return [...text].length > SHOWN_CHARS;
+}
+
+/** Returns the address of the passage in its document: its matching words if their positions are known, otherwise all of it. */
+export function passageLink({ documentId, page, matches, boxes }: Passage): string {
+  const words = matches.flatMap(({ box }) => box ?? []);
+  const target = words[0]?.page ?? boxes[0]?.page ?? page;
+  const onTarget = (box: PageBox) => box.page === target;
+  const found = words.filter(onTarget);
+  return boxLink(documentId, target, found.length > 0 ? found : boxes.filter(onTarget));
+}
+
+/** Returns the text of the rank of a passage in a part of a search. Undefined: the part did not rank the passage. */
+export function rankText(part: string, rank: number | undefined): string | undefined {
+  return rank === undefined ? undefined : `${part} ${formatNumber(rank)}`;
+}
