@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{optional, required, text};
 use crate::call::{ReadCall, read_tool};
-use crate::documents::of_conversation;
-use crate::subject::find_by_argument;
+use crate::documents::{of_conversation, read_by_argument};
 use crate::tool::{CallContext, Tool, ToolError};
 
 /// Number of links that are resolved concurrently.
@@ -162,7 +161,7 @@ impl ReadCall for ResolveLink {
         let (stores, org) = (&context.resources.stores, &context.principal.org);
         let from: Option<Document> = match (&self.document_id, context.documents.is_empty()) {
             (None, true) => None,
-            (named, _) => Some(find_by_argument(context, named.as_deref()).await?),
+            (named, _) => Some(read_by_argument(context, named.as_deref()).await?),
         };
         let keys = target_keys(target);
         let links = match &from {

@@ -89,14 +89,21 @@ pub(crate) async fn find_by_argument<S: ToolResource>(
     context: &CallContext,
     argument: Option<&str>,
 ) -> Result<S, ToolError> {
-    let id = match argument.map(|text| arguments::id(S::ARGUMENT, text, S::HINT)) {
-        Some(Ok(id)) => id,
+    find(context, &id_of_argument::<S>(context, argument).await?).await
+}
+
+/// Parses the id of a resource, or returns the default if the argument is omitted.
+pub(crate) async fn id_of_argument<S: ToolResource>(
+    context: &CallContext,
+    argument: Option<&str>,
+) -> Result<S::Id, ToolError> {
+    match argument.map(|text| arguments::id(S::ARGUMENT, text, S::HINT)) {
+        Some(Ok(id)) => Ok(id),
         Some(Err(malformed)) => {
-            return Err(with_existing::<S>(context, malformed.to_string(), |existing| existing.id().to_string()).await);
+            Err(with_existing::<S>(context, malformed.to_string(), |existing| existing.id().to_string()).await)
         }
-        None => S::default_id(context)?,
-    };
-    find(context, &id).await
+        None => S::default_id(context),
+    }
 }
 
 /// Parses the id of a revision. If `text` is malformed, fails with `ForModel` and a list of existing ids.

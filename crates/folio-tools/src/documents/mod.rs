@@ -12,7 +12,7 @@ use folio_types::profile::Subject;
 
 use crate::arguments::{self, Argument, optional};
 use crate::call::delete_tool;
-use crate::subject::{ToolResource, find_by_argument};
+use crate::subject::{ToolResource, find, find_by_argument, id_of_argument};
 use crate::tool::{CallContext, Tool, ToolError};
 
 pub(crate) fn tools() -> Vec<Tool> {
@@ -44,7 +44,8 @@ impl ToolResource for Document {
         })
     }
 
-    /// The text of a document must not make a run of the ingestion network read or change another one.
+    /// The text of a document must not make a run of the ingestion network change another one. [`find_to_read`] returns those that
+    /// the run followed.
     fn reachable(context: &CallContext) -> Option<&[DocumentId]> {
         matches!(context.subject, Some(Subject::Ingestion(_))).then_some(context.documents.as_slice())
     }
@@ -57,6 +58,24 @@ impl ToolResource for Document {
 fn document_id() -> Argument {
     let description = "Id, such as doc_…. Default: the conversation's document.";
     optional("document_id", arguments::text(description)).or_empty()
+}
+
+/// Returns a document that a call reads. A run of the ingestion network reads its document, and those to which it followed links.
+pub(crate) async fn find_to_read(context: &CallContext, id: &DocumentId) -> Result<Document, ToolError> {
+    let (stores, org) = (&context.resources.stores, &context.principal.org);
+    let root = Document::reachable(context).filter(|ids| !ids.contains(id)).and_then(<[DocumentId]>::first);
+    if let Some(root) = root
+        && stores.links().followed(org, root).await?.iter().any(|followed| followed.document == *id)
+        && let Some(document) = stores.of::<Document>().get(org, id).await?
+    {
+        return Ok(document);
+    }
+    find(context, id).await
+}
+
+/// Returns the document that an argument names, or that of the conversation, for a call that reads it.
+pub(crate) async fn read_by_argument(context: &CallContext, argument: Option<&str>) -> Result<Document, ToolError> {
+    find_to_read(context, &id_of_argument::<Document>(context, argument).await?).await
 }
 
 pub(crate) async fn of_conversation(context: &CallContext) -> Result<Document, ToolError> {

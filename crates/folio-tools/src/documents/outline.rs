@@ -1,16 +1,15 @@
 //! The tool `pdf_outline`.
 
 use async_trait::async_trait;
-use folio_resources::{Document, ImageId, LinkTarget, Section, SectionId, TextId};
+use folio_resources::{ImageId, LinkTarget, Section, SectionId, TextId};
 use folio_storage::value::PageElements;
 use folio_types::limits;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::document_id;
+use super::{document_id, read_by_argument};
 use crate::arguments::{self, number, optional};
 use crate::call::{ReadCall, read_tool};
-use crate::subject::find_by_argument;
 use crate::tool::{CallContext, Tool, ToolError};
 
 /// Maximum number of pages whose structure a call returns.
@@ -54,7 +53,7 @@ struct SectionRow<'s> {
 #[async_trait]
 impl ReadCall for GetOutline {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
-        let document: Document = find_by_argument(context, self.document_id.as_deref()).await?;
+        let document = read_by_argument(context, self.document_id.as_deref()).await?;
         let resources = &context.resources;
         let (text, outline) = resources.outlines.outline(&resources.stores, &document).await?;
         let from = self.from_page.unwrap_or(1);

@@ -1,16 +1,16 @@
 //! The tool `section_reader`.
 
 use async_trait::async_trait;
-use folio_resources::{Document, SectionId};
+use folio_resources::SectionId;
 use folio_types::{Reason, limits};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::find_to_read;
 use crate::arguments::{self, number, optional, required, text};
 use crate::call::{ReadCall, read_tool};
 use crate::document_text::add_page;
 use crate::sections::{SECTION_TOKENS_DEFAULT, SectionBounds, read_section};
-use crate::subject::find;
 use crate::tool::{CallContext, Tool, ToolError};
 
 /// Maximum text of one call, so that its JSON stays below the bound on tool results.
@@ -54,7 +54,7 @@ impl ReadCall for ReadSection {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let hint = "expected a section_id such as doc_….….s2; call pdf_outline to find it.";
         let id: SectionId = arguments::id("section_id", &self.section_id, hint)?;
-        let document: Document = find(context, &id.text.document).await?;
+        let document = find_to_read(context, &id.text.document).await?;
         let resources = &context.resources;
         let tokens = u64::from(self.max_tokens.unwrap_or(SECTION_TOKENS_DEFAULT));
         let bounds = SectionBounds { tokens, bytes: TEXT_BYTES };

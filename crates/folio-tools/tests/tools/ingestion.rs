@@ -19,6 +19,7 @@ use folio_types::{DocumentId, Error, IngestionId, JobId, Reason, Result};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, text, usage};
+use crate::links::link;
 
 /// Words that make a section longer than a summary.
 fn long(about: &str) -> String {
@@ -342,6 +343,31 @@ async fn a_run_reaches_its_own_document_only() {
     let error = test.error_of("summary_store", json!({ "summary": "x", "section_id": foreign })).await;
     assert!(error.contains("another document"), "{error}");
     assert!(passages.indexed.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_reads_a_document_to_which_it_followed_a_link_and_does_not_change_it() {
+    let mut test = Fixture::new().await;
+    structured(&mut test).await;
+    let annex = test.add_document("annex.pdf", &["Text of the annex about SG"], &[]).await;
+    link(&test, &annex, &[]).await;
+    let own = test.document();
+    link(&test, &own, &["annex.pdf"]).await;
+    begin(&mut test, "ingest_planner").await;
+    let found = test.ok("hyperlink_resolver", json!({ "target": "annex.pdf" })).await;
+    assert_eq!(found["status"], "matched");
+    let outline = json!({ "document_id": annex });
+    let error = test.error_of("pdf_outline", outline.clone()).await;
+    assert!(error.contains("is not the document of this run"), "the link was not followed: {error}");
+    test.ok("hyperlink_resolver", json!({ "target": "annex.pdf", "follow": true })).await;
+    let section = test.ok("pdf_outline", outline).await["sections"][0]["section_id"].clone();
+    let error = test.error_of("dictionary_suggest", json!({ "document_id": annex })).await;
+    assert!(error.contains("is not the document of this run"), "{error}");
+    use_tools_of(&mut test, "summary_orchestrator");
+    let read = test.ok("section_reader", json!({ "section_id": section })).await;
+    assert!(text(&read["text"]).contains("Text of the annex"), "{read}");
+    let error = test.error_of("summary_store", json!({ "summary": "x", "section_id": section })).await;
+    assert!(error.contains("another document"), "{error}");
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ async fn fixture() -> Fixture {
 }
 
 /// Stores the keys of a document, and its links to these targets.
-async fn link(test: &Fixture, document: &DocumentId, targets: &[&str]) {
+pub(crate) async fn link(test: &Fixture, document: &DocumentId, targets: &[&str]) {
     let (stores, org) = (&test.context.resources.stores, &test.context.principal.org);
     let found = stores.of::<folio_resources::Document>().get(org, document).await.unwrap().unwrap();
     let mut collector = LinkCollector::default();

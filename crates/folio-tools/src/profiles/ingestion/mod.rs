@@ -67,6 +67,7 @@ const PLANNER: &[ProfileTool] = &[
     ProfileTool::runs("ingestion_status"),
     ProfileTool::runs("pdf_outline"),
     ProfileTool::runs("dictionary_suggest"),
+    ProfileTool::runs("hyperlink_resolver"),
     ProfileTool::runs(RUN_TASKS),
 ];
 
