@@ -1,7 +1,7 @@
 // Uploads from browsers: a multipart form over REST, because a browser streams no request.
-import type { Client } from "./client.js";
+import type { Connection } from "./connection.js";
 import { FolioError, type ErrorCode, type FieldViolation } from "./errors.js";
-import type * as v1 from "./gen/v1.js";
+import * as v1 from "./gen/v1.js";
 import type { Credential } from "./transport.js";
 import type { FileSource, UploadOptions } from "./uploads.js";
 
@@ -33,14 +33,14 @@ interface Answer {
 
 /** Sends a file, without retries, and returns its document. */
 export async function sendMultipart<F>(
-  client: Client<F>,
+  connection: Connection<F>,
   baseUrl: string,
   credential: Credential,
   source: FileSource,
   options: UploadOptions,
   requestId: string,
 ): Promise<v1.Document> {
-  const { organization } = await client.organizations.getOrganization({});
+  const { organization } = await connection.service(v1.OrganizationService).getOrganization({});
   const chunks: BlobPart[] = [];
   for await (const chunk of source.chunks()) chunks.push(chunk as Uint8Array<ArrayBuffer>);
   const form = new FormData();
@@ -57,7 +57,7 @@ export async function sendMultipart<F>(
   const answer = await post(url, headers, form, progress);
   progress(source.size);
   const documentId = documentIdOf(answer);
-  const { document } = await client.documents.getDocument({ documentId });
+  const { document } = await connection.service(v1.DocumentService).getDocument({ documentId });
   if (document === undefined) throw new FolioError("INTERNAL", "", "invalid response of the server: the document is missing");
   return document;
 }

@@ -2,6 +2,7 @@
 import type { Transport } from "@connectrpc/connect";
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { Client } from "./client.js";
+import { Connection, type Platform } from "./connection.js";
 import { sendMultipart } from "./multipart.js";
 import type { RetryOptions } from "./retry.js";
 import { credential, parseAddress } from "./transport.js";
@@ -25,18 +26,27 @@ export interface ConnectOptions {
   readonly transport?: Transport;
 }
 
-/** Returns a client. */
+/** Returns a client. A page whose size matters calls `openConnection` instead: a client contains the messages of all services. */
 export function connect(options: ConnectOptions): Client<FileInput> {
+  return new Client(platformOf(options));
+}
+
+/** Returns a connection, which contains only the services that the page names. */
+export function openConnection(options: ConnectOptions): Connection<FileInput> {
+  return new Connection(platformOf(options));
+}
+
+function platformOf(options: ConnectOptions): Platform<FileInput> {
   const { server, token, organization } = options;
   const baseUrl = parseAddress(server, false);
   const headers = credential(token, organization);
-  return new Client<FileInput>({
+  return {
     transport: options.transport ?? createGrpcWebTransport({ baseUrl }),
     token,
     organization,
     retry: options.retry,
     source: async (file, options) => sourceOf(file, options),
-    send: (client, source, options, requestId) => sendMultipart(client, baseUrl, headers, source, options, requestId),
+    send: (connection, source, options, requestId) => sendMultipart(connection, baseUrl, headers, source, options, requestId),
     close: () => undefined,
-  });
+  };
 }

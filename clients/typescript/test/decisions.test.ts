@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { create } from "@bufbuild/protobuf";
 import { FolioError, InvalidSignature, v1, verifyWebhook, type ErrorCode } from "folio-client";
 import { approvals, approveRequest } from "../src/approvals.js";
-import { extractionOf } from "../src/client.js";
+import { extractionOf } from "../src/connection.js";
 import { errorOfMessage } from "../src/errors.js";
 import { documentIdOf } from "../src/multipart.js";
 import { itemsOf, nextRequest } from "../src/paging.js";

@@ -49,7 +49,7 @@ function NameForm({ user }: { readonly user: v1.User }) {
   const { session, start } = useSession();
   const [name, setName] = useState(user.name);
   const save = useMutation({
-    mutationFn: async () => void (await api.accounts.updateAccount({ name: name.trim() })),
+    mutationFn: async () => void (await api.service(v1.AccountService).updateAccount({ name: name.trim() })),
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: ACCOUNT_KEY });
       if (session !== undefined) start({ ...session, user: { userId: user.userId, name: name.trim() } });
@@ -74,7 +74,7 @@ function PasswordForm() {
   const [next, setNext] = useState("");
   const [repeated, setRepeated] = useState("");
   const save = useMutation({
-    mutationFn: async () => void (await api.accounts.changePassword({ currentPassword: current, newPassword: next })),
+    mutationFn: async () => void (await api.service(v1.AccountService).changePassword({ currentPassword: current, newPassword: next })),
     onSuccess: () => {
       for (const clear of [setCurrent, setNext, setRepeated]) clear("");
       // The session of this tab ended, too.
@@ -105,9 +105,9 @@ function AccountTokens() {
       title="Account tokens"
       queryKey={["account tokens"]}
       emptyText="An account token acts in all your organizations."
-      create={(request) => api.accounts.createAccountToken(request)}
-      load={(pageToken, signal) => api.accounts.listAccountTokens({ pageToken }, { signal })}
-      revoke={(tokenId) => api.accounts.revokeAccountToken({ tokenId })}
+      create={(request) => api.service(v1.AccountService).createAccountToken(request)}
+      load={(pageToken, signal) => api.service(v1.AccountService).listAccountTokens({ pageToken }, { signal })}
+      revoke={(tokenId) => api.service(v1.AccountService).revokeAccountToken({ tokenId })}
     />
   );
 }

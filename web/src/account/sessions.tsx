@@ -1,6 +1,6 @@
 import { Badge, Button } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
@@ -15,7 +15,7 @@ export function Sessions() {
   const queries = useQueryClient();
   const { end } = useSession();
   const close = useMutation({
-    mutationFn: async ({ sessionId }: v1.AccountSession) => void (await api.accounts.endAccountSession({ sessionId })),
+    mutationFn: async ({ sessionId }: v1.AccountSession) => void (await api.service(v1.AccountService).endAccountSession({ sessionId })),
     onSuccess: (_, { current }) => (current ? end() : undefined),
     onSettled: () => queries.invalidateQueries({ queryKey: KEY }),
   });
@@ -26,7 +26,7 @@ export function Sessions() {
         title="Sessions"
         queryKey={KEY}
         load={async (pageToken, signal) => {
-          const { sessions, nextPageToken } = await api.accounts.listAccountSessions({ pageToken }, { signal });
+          const { sessions, nextPageToken } = await api.service(v1.AccountService).listAccountSessions({ pageToken }, { signal });
           return { items: sessions, nextPageToken };
         }}
         keyOf={({ sessionId }) => sessionId}

@@ -1,7 +1,7 @@
 import { NumberInput, SegmentedControl, Text, TextInput } from "@mantine/core";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { randomId } from "folio-client";
+import { randomId, v1 } from "folio-client";
 import { useRef, useState } from "react";
 import { useApi } from "../api/api.js";
 import { formatNumber } from "../format.js";
@@ -27,8 +27,8 @@ export function CreditForm({ organizationId }: { readonly organizationId: string
       const content = JSON.stringify([kind, credits, expires, priority, note]);
       if (request.current.content !== content) request.current = { content, id: randomId() };
       const common = { organizationId, credits: BigInt(credits || 0), note: note.trim(), requestId: request.current.id };
-      if (kind === "withdraw") await api.credits.withdrawCredit(common);
-      else await api.credits.grantCredit({ ...common, priority, ...(expires !== "" && { expireTime: timestampFromDate(new Date(`${expires}T23:59:59`)) }) });
+      if (kind === "withdraw") await api.service(v1.CreditService).withdrawCredit(common);
+      else await api.service(v1.CreditService).grantCredit({ ...common, priority, ...(expires !== "" && { expireTime: timestampFromDate(new Date(`${expires}T23:59:59`)) }) });
       request.current = { content: "", id: "" };
       return `${formatNumber(credits || 0)} credits ${kind === "withdraw" ? "withdrawn" : "granted"}.`;
     },

@@ -24,7 +24,7 @@ type Own = Partial<Record<(typeof COUNTS)[number]["name"], number>> & { storageB
 /** The limits of an organization: what it does and stores at once. `organizationId`: empty for the current one. */
 export function Limits({ organizationId = "" }: { readonly organizationId?: string }) {
   const api = useApi();
-  const limits = useQuery({ queryKey: [...KEY, organizationId], queryFn: ({ signal }) => api.limits.getLimits({ organizationId }, { signal }), refetchOnWindowFocus: false });
+  const limits = useQuery({ queryKey: [...KEY, organizationId], queryFn: ({ signal }) => api.service(v1.LimitService).getLimits({ organizationId }, { signal }), refetchOnWindowFocus: false });
   return <QueryView query={limits}>{(data) => <LimitsForm key={data.etag} organizationId={organizationId} stored={data} />}</QueryView>;
 }
 
@@ -35,7 +35,7 @@ function LimitsForm({ organizationId, stored: { limits, own, etag } }: { readonl
   const queries = useQueryClient();
   const [values, setValues] = useState<Own>(() => ownOf(own));
   const save = useMutation({
-    mutationFn: async () => void (await api.limits.setLimits({ organizationId, own: values, etag })),
+    mutationFn: async () => void (await api.service(v1.LimitService).setLimits({ organizationId, own: values, etag })),
     onSuccess: () => queries.invalidateQueries({ queryKey: KEY }),
   });
   const set = (name: keyof Own, value: number | bigint | undefined) =>

@@ -1,6 +1,6 @@
 import { Button, Checkbox, Group, Modal, PasswordInput, SegmentedControl, Switch, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { nameFilter } from "../documents/filters.js";
@@ -36,10 +36,10 @@ export function McpServers() {
   };
   const update = useMutation({
     mutationFn: async ({ mcpServerId, etag, enabled }: Pick<v1.McpServer, "mcpServerId" | "etag" | "enabled">) =>
-      void (await api.mcpServers.updateMcpServer({ mcpServer: { mcpServerId, etag, enabled }, updateMask: { paths: ["enabled"] } })),
+      void (await api.service(v1.McpServerService).updateMcpServer({ mcpServer: { mcpServerId, etag, enabled }, updateMask: { paths: ["enabled"] } })),
     onSettled: onChanged,
   });
-  const remove = useMutation({ mutationFn: async ({ mcpServerId, etag }: v1.McpServer) => void (await api.mcpServers.deleteMcpServer({ mcpServerId, etag })), onSettled: onChanged });
+  const remove = useMutation({ mutationFn: async ({ mcpServerId, etag }: v1.McpServer) => void (await api.service(v1.McpServerService).deleteMcpServer({ mcpServerId, etag })), onSettled: onChanged });
   const error = update.error ?? remove.error;
   const filter = nameFilter(text);
   return (
@@ -49,7 +49,7 @@ export function McpServers() {
         title="MCP servers"
         queryKey={[...KEY, { filter }]}
         load={async (pageToken, signal) => {
-          const { mcpServers, nextPageToken } = await api.mcpServers.listMcpServers({ filter, pageToken, orderBy: "name" }, { signal });
+          const { mcpServers, nextPageToken } = await api.service(v1.McpServerService).listMcpServers({ filter, pageToken, orderBy: "name" }, { signal });
           return { items: mcpServers, nextPageToken };
         }}
         keyOf={({ mcpServerId }) => mcpServerId}
@@ -100,8 +100,8 @@ function McpServerForm({ server, onSaved, onReload }: McpServerFormProps) {
   const save = useMutation({
     mutationFn: async () => {
       const { fields, paths } = changeOf(values, server);
-      if (server === undefined) return void (await api.mcpServers.createMcpServer({ mcpServer: { ...fields, enabled: true } }));
-      await api.mcpServers.updateMcpServer({ mcpServer: { ...fields, mcpServerId: server.mcpServerId, etag: server.etag }, updateMask: { paths } });
+      if (server === undefined) return void (await api.service(v1.McpServerService).createMcpServer({ mcpServer: { ...fields, enabled: true } }));
+      await api.service(v1.McpServerService).updateMcpServer({ mcpServer: { ...fields, mcpServerId: server.mcpServerId, etag: server.etag }, updateMask: { paths } });
     },
     onSuccess: onSaved,
   });

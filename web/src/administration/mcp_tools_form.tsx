@@ -1,6 +1,6 @@
 import { Button, Code, Group, Select, Stack, Text } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { indented } from "../agent/calls.js";
 import { useApi } from "../api/api.js";
@@ -27,7 +27,7 @@ export function McpToolsForm({ server, onSaved, onReload }: McpToolsFormProps) {
   // Opening the form calls the server; nothing else repeats this call.
   const tools = useQuery({
     queryKey: ["mcp tools", mcpServerId],
-    queryFn: async ({ signal }) => (await api.mcpServers.discoverMcpTools({ mcpServerId }, { signal })).mcpTools,
+    queryFn: async ({ signal }) => (await api.service(v1.McpServerService).discoverMcpTools({ mcpServerId }, { signal })).mcpTools,
     refetchOnWindowFocus: false,
     refetchOnReconnect: false,
     gcTime: 0,
@@ -45,7 +45,7 @@ function ToolList({ server, tools, onSaved, onReload }: McpToolsFormProps & { re
   const [access, setAccess] = useState(() => accessOf(server, tools));
   const allowed = allowedTools(tools, access);
   const save = useMutation({
-    mutationFn: async () => void (await api.mcpServers.updateMcpServer({ mcpServer: { mcpServerId, etag, allowedTools: allowed }, updateMask: { paths: ["allowed_tools"] } })),
+    mutationFn: async () => void (await api.service(v1.McpServerService).updateMcpServer({ mcpServer: { mcpServerId, etag, allowedTools: allowed }, updateMask: { paths: ["allowed_tools"] } })),
     onSuccess: onSaved,
   });
   return (

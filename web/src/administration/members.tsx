@@ -22,7 +22,7 @@ export function Members() {
   const [role, setRole] = useState<v1.Role>(v1.Role.MEMBER);
   const onSuccess = () => queries.invalidateQueries({ queryKey: ["members"] });
   const add = useMutation({
-    mutationFn: async () => void (await api.organizations.addMember({ member: { name: name.trim(), userId: userId.trim(), role } })),
+    mutationFn: async () => void (await api.service(v1.OrganizationService).addMember({ member: { name: name.trim(), userId: userId.trim(), role } })),
     onSuccess: async () => {
       setName("");
       setUserId("");
@@ -30,10 +30,10 @@ export function Members() {
     },
   });
   const update = useMutation({
-    mutationFn: async (member: { userId: string; role: v1.Role }) => void (await api.organizations.updateMember({ member, updateMask: { paths: ["role"] } })),
+    mutationFn: async (member: { userId: string; role: v1.Role }) => void (await api.service(v1.OrganizationService).updateMember({ member, updateMask: { paths: ["role"] } })),
     onSettled: onSuccess,
   });
-  const remove = useMutation({ mutationFn: async (userId: string) => void (await api.organizations.removeMember({ userId })), onSuccess });
+  const remove = useMutation({ mutationFn: async (userId: string) => void (await api.service(v1.OrganizationService).removeMember({ userId })), onSuccess });
   const error = add.error ?? update.error ?? remove.error;
   const filter = nameFilter(text);
   return (
@@ -51,7 +51,7 @@ export function Members() {
         title="Members"
         queryKey={["members", { filter }]}
         load={async (pageToken, signal) => {
-          const { members, nextPageToken } = await api.organizations.listMembers({ filter, pageToken, orderBy: "name" }, { signal });
+          const { members, nextPageToken } = await api.service(v1.OrganizationService).listMembers({ filter, pageToken, orderBy: "name" }, { signal });
           return { items: members, nextPageToken };
         }}
         keyOf={({ userId }) => userId}

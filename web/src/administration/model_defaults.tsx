@@ -1,6 +1,6 @@
 import { Button, Group, MultiSelect, Select, Text } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
@@ -17,11 +17,11 @@ interface ModelDefaultsProps {
 /** The model of calls that name none, and the models that answer if an endpoint does not. */
 export function ModelDefaults({ owner, data, onSaved }: ModelDefaultsProps) {
   const api = useApi();
-  const models = useQuery({ queryKey: ["models", "all"], queryFn: async ({ signal }) => (await api.models.listModels({ pageSize: MODELS_MAX }, { signal })).models });
+  const models = useQuery({ queryKey: ["models", "all"], queryFn: async ({ signal }) => (await api.service(v1.ModelService).listModels({ pageSize: MODELS_MAX }, { signal })).models });
   const [defaultModel, setDefault] = useState(data.defaultModel);
   const [fallbacks, setFallbacks] = useState<string[]>(data.fallbacks);
   const save = useMutation({
-    mutationFn: async () => void (await api.providers.setModelDefaults({ owner, defaultModel, fallbacks: { models: fallbacks }, etag: data.etag })),
+    mutationFn: async () => void (await api.service(v1.ProviderService).setModelDefaults({ owner, defaultModel, fallbacks: { models: fallbacks }, etag: data.etag })),
     onSuccess: onSaved,
   });
   const own = data.providers.flatMap(({ models }) => models.map(({ name }) => name));

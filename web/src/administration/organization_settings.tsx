@@ -1,6 +1,6 @@
 import { Button, Group, NumberInput, Stack, Switch, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
@@ -35,7 +35,7 @@ function SettingsForm({ stored }: { readonly stored: v1.Organization }) {
   const save = useMutation({
     mutationFn: async () => {
       const updateMask = { paths: ["name", "thread_retention_days", "tag_runs_disabled", "tag_batch_documents", "auto_create"] };
-      await api.organizations.updateOrganization({ organization: { ...values, name: values.name.trim(), etag: stored.etag }, updateMask });
+      await api.service(v1.OrganizationService).updateOrganization({ organization: { ...values, name: values.name.trim(), etag: stored.etag }, updateMask });
     },
     onSuccess: () => queries.invalidateQueries({ queryKey: ORGANIZATION_KEY }),
   });

@@ -1,6 +1,6 @@
 import { Button, Group, Modal, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { nameFilter } from "../documents/filters.js";
@@ -29,7 +29,7 @@ export function Organizations() {
   const [shown, setShown] = useState<OpenForm>();
   const onChanged = () => queries.invalidateQueries({ queryKey: KEY });
   const create = useMutation({
-    mutationFn: () => api.organizations.createOrganization({ organization: { name: name.trim() }, adminName: adminName.trim(), adminUserId: adminUserId.trim() }),
+    mutationFn: () => api.service(v1.OrganizationService).createOrganization({ organization: { name: name.trim() }, adminName: adminName.trim(), adminUserId: adminUserId.trim() }),
     // The token stays in memory for as long as it is shown.
     gcTime: 0,
     onSuccess: async () => {
@@ -38,7 +38,7 @@ export function Organizations() {
     },
   });
   const remove = useMutation({
-    mutationFn: async (request: { organizationId: string; name: string }) => void (await api.organizations.deleteOrganization(request)),
+    mutationFn: async (request: { organizationId: string; name: string }) => void (await api.service(v1.OrganizationService).deleteOrganization(request)),
     onSuccess: async () => {
       setShown(undefined);
       await onChanged();
@@ -66,7 +66,7 @@ export function Organizations() {
         title="Organizations"
         queryKey={[...KEY, { filter }]}
         load={async (pageToken, signal) => {
-          const { organizations, nextPageToken } = await api.organizations.listOrganizations({ filter, pageToken, orderBy: "name" }, { signal });
+          const { organizations, nextPageToken } = await api.service(v1.OrganizationService).listOrganizations({ filter, pageToken, orderBy: "name" }, { signal });
           return { items: organizations, nextPageToken };
         }}
         keyOf={({ organizationId }) => organizationId}

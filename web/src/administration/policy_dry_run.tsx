@@ -1,6 +1,6 @@
 import { Alert, Button, Group, Stack, Table, Text } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useLocation } from "wouter";
 import { useApi } from "../api/api.js";
@@ -18,7 +18,7 @@ const PAGE = 50;
 export function PolicyDryRun({ policy }: { readonly policy: v1.Policy | undefined }) {
   const api = useApi();
   const test = useMutation({
-    mutationFn: async (policy: v1.Policy) => ({ result: await api.policies.testPolicy({ policy, callsMax: CALLS_MAX }), text: textOfPolicy(policy) }),
+    mutationFn: async (policy: v1.Policy) => ({ result: await api.service(v1.PolicyService).testPolicy({ policy, callsMax: CALLS_MAX }), text: textOfPolicy(policy) }),
   });
   const isOutdated = test.data !== undefined && (policy === undefined || textOfPolicy(policy) !== test.data.text);
   return (
@@ -69,8 +69,8 @@ function ChangedCall({ call: { callId, tool, userId, createTime, current, candid
   // The result contains no threads: only an opened one is read.
   const open = useMutation({
     mutationFn: async () => {
-      const threadId = (await api.conversations.getTurn({ turnId: turnOfCall(callId) })).turn?.threadId ?? "";
-      const { thread } = await api.threads.getThread({ threadId, pageSize: 1 });
+      const threadId = (await api.service(v1.ConversationService).getTurn({ turnId: turnOfCall(callId) })).turn?.threadId ?? "";
+      const { thread } = await api.service(v1.ThreadService).getThread({ threadId, pageSize: 1 });
       return `/documents/${thread?.documentIds[0] ?? ""}?panel=agent&thread=${threadId}`;
     },
     onSuccess: (path) => navigate(path),

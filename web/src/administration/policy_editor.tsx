@@ -1,6 +1,6 @@
 import { ActionIcon, Button, Card, Group, Stack, Text } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
@@ -14,7 +14,7 @@ const KEY = ["policy"];
 /** The rules that decide which tool calls run, wait or are denied. */
 export function PolicyEditor() {
   const api = useApi();
-  const policy = useQuery({ queryKey: KEY, queryFn: ({ signal }) => api.policies.getPolicy({}, { signal }), refetchOnWindowFocus: false });
+  const policy = useQuery({ queryKey: KEY, queryFn: ({ signal }) => api.service(v1.PolicyService).getPolicy({}, { signal }), refetchOnWindowFocus: false });
   return <QueryView query={policy}>{({ policy, etag }) => <PolicyForm key={etag} stored={policy} etag={etag} />}</QueryView>;
 }
 
@@ -24,7 +24,7 @@ function PolicyForm({ stored, etag }: { readonly stored: v1.Policy | undefined; 
   const [text, setText] = useState(() => textOfPolicy(stored));
   const parsed = policyOf(text);
   const save = useMutation({
-    mutationFn: async (policy: v1.Policy) => void (await api.policies.setPolicy({ policy, etag })),
+    mutationFn: async (policy: v1.Policy) => void (await api.service(v1.PolicyService).setPolicy({ policy, etag })),
     onSuccess: () => queries.invalidateQueries({ queryKey: KEY }),
   });
   const reload = () => void queries.invalidateQueries({ queryKey: KEY });

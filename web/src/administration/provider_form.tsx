@@ -49,7 +49,7 @@ export function ProviderForm({ provider, names, owner, etag, onSaved, onReload }
     mutationFn: async () => {
       const paths = ["enabled", "base_url", "output_limit_field", "stream_usage"];
       if (apiKey !== "" || isKeyDeleted) paths.push("api_key");
-      await api.providers.updateProvider({ provider: { ...values, baseUrl: values.baseUrl.trim(), apiKey: isKeyDeleted ? "" : apiKey }, updateMask: { paths }, owner, etag });
+      await api.service(v1.ProviderService).updateProvider({ provider: { ...values, baseUrl: values.baseUrl.trim(), apiKey: isKeyDeleted ? "" : apiKey }, updateMask: { paths }, owner, etag });
     },
     onSuccess: onSaved,
   });

@@ -1,6 +1,6 @@
 import { Button, Checkbox, Group, MultiSelect, NumberInput, Stack, Table, Text, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
@@ -42,9 +42,9 @@ export function ProviderModels({ provider, owner, etag, onDiscovered, onSaved, o
   const [models, setModels] = useState<readonly v1.ProviderModel[]>(provider.models);
   const [chosen, setChosen] = useState<string[]>([]);
   const [other, setOther] = useState("");
-  const discover = useMutation({ mutationFn: async () => void (await api.providers.discoverModels({ name, owner })), onSuccess: onDiscovered });
+  const discover = useMutation({ mutationFn: async () => void (await api.service(v1.ProviderService).discoverModels({ name, owner })), onSuccess: onDiscovered });
   const save = useMutation({
-    mutationFn: async () => void (await api.providers.updateProvider({ provider: { name, models: [...models] }, updateMask: { paths: ["models"] }, owner, etag })),
+    mutationFn: async () => void (await api.service(v1.ProviderService).updateProvider({ provider: { name, models: [...models] }, updateMask: { paths: ["models"] }, owner, etag })),
     onSuccess: onSaved,
   });
   const add = () => {

@@ -23,7 +23,7 @@ export function Providers() {
   const [owner, setOwner] = useState<v1.ProviderOwner>(ORGANIZATION);
   const providers = useQuery({
     queryKey: ["providers", owner],
-    queryFn: ({ signal }) => api.providers.listProviders({ owner, pageSize: PROVIDERS_MAX }, { signal }),
+    queryFn: ({ signal }) => api.service(v1.ProviderService).listProviders({ owner, pageSize: PROVIDERS_MAX }, { signal }),
     refetchOnWindowFocus: false,
   });
   return (
@@ -88,8 +88,8 @@ interface ProviderRowProps {
 
 function ProviderRow({ provider: { name, baseUrl, hasApiKey, models, enabled }, owner, etag, onChanged, onShow }: ProviderRowProps) {
   const api = useApi();
-  const test = useMutation({ mutationFn: () => api.providers.testProvider({ name }) });
-  const remove = useMutation({ mutationFn: async () => void (await api.providers.deleteProvider({ name, owner, etag })), onSuccess: onChanged });
+  const test = useMutation({ mutationFn: () => api.service(v1.ProviderService).testProvider({ name }) });
+  const remove = useMutation({ mutationFn: async () => void (await api.service(v1.ProviderService).deleteProvider({ name, owner, etag })), onSuccess: onChanged });
   const error = test.error ?? remove.error;
   return (
     <Table.Tr className="foreign">

@@ -1,3 +1,4 @@
+import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
 import { TokenList } from "./token_list.js";
 
@@ -9,9 +10,9 @@ export function Tokens() {
       title="Tokens"
       queryKey={["tokens"]}
       emptyText="The organization has no token."
-      create={(request) => api.tokens.createToken(request)}
-      load={(pageToken, signal) => api.tokens.listTokens({ pageToken }, { signal })}
-      revoke={(tokenId) => api.tokens.revokeToken({ tokenId })}
+      create={(request) => api.service(v1.TokenService).createToken(request)}
+      load={(pageToken, signal) => api.service(v1.TokenService).listTokens({ pageToken }, { signal })}
+      revoke={(tokenId) => api.service(v1.TokenService).revokeToken({ tokenId })}
     />
   );
 }

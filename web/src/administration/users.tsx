@@ -1,6 +1,6 @@
 import { Badge, Button, Checkbox, Group, Modal, PasswordInput, Switch, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { nameFilter } from "../documents/filters.js";
@@ -26,7 +26,7 @@ export function Users() {
     await queries.invalidateQueries({ queryKey: KEY });
     setShown(undefined);
   };
-  const remove = useMutation({ mutationFn: async (request: { userId: string; email: string }) => void (await api.users.deleteUser(request)), onSuccess: onSaved });
+  const remove = useMutation({ mutationFn: async (request: { userId: string; email: string }) => void (await api.service(v1.UserService).deleteUser(request)), onSuccess: onSaved });
   const show = (next: OpenForm) => () => {
     remove.reset();
     setShown(next);
@@ -39,7 +39,7 @@ export function Users() {
         title="Users"
         queryKey={[...KEY, { filter }]}
         load={async (pageToken, signal) => {
-          const { users, nextPageToken } = await api.users.listUsers({ filter, pageToken, orderBy: "name" }, { signal });
+          const { users, nextPageToken } = await api.service(v1.UserService).listUsers({ filter, pageToken, orderBy: "name" }, { signal });
           return { items: users, nextPageToken };
         }}
         keyOf={({ userId }) => userId}
@@ -96,8 +96,8 @@ function UserForm({ user, onSaved }: UserFormProps) {
   const save = useMutation({
     mutationFn: async () => {
       const stored = { ...values, name: values.name.trim(), email: values.email.trim() };
-      if (user === undefined) return void (await api.users.createUser({ user: stored, password }));
-      await api.users.updateUser({ user: { ...stored, userId: user.userId, etag: user.etag }, updateMask: { paths: ["name", "email", "platform"] } });
+      if (user === undefined) return void (await api.service(v1.UserService).createUser({ user: stored, password }));
+      await api.service(v1.UserService).updateUser({ user: { ...stored, userId: user.userId, etag: user.etag }, updateMask: { paths: ["name", "email", "platform"] } });
     },
     onSuccess: onSaved,
   });
@@ -116,7 +116,7 @@ function PasswordForm({ user: { userId }, onSaved }: { readonly user: v1.User; r
   const api = useApi();
   const [password, setPassword] = useState("");
   const [revokeAccountTokens, setRevoke] = useState(false);
-  const save = useMutation({ mutationFn: async () => void (await api.users.resetPassword({ userId, password, revokeAccountTokens })), onSuccess: onSaved });
+  const save = useMutation({ mutationFn: async () => void (await api.service(v1.UserService).resetPassword({ userId, password, revokeAccountTokens })), onSuccess: onSaved });
   const problem = passwordProblem(password);
   return (
     <SaveForm onSubmit={() => save.mutate()} isPending={save.isPending} error={save.error} isValid={problem === undefined} label="Set the password">

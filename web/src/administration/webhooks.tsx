@@ -22,7 +22,7 @@ export function Webhooks() {
   const [shown, setShown] = useState<string>();
   const onSuccess = () => queries.invalidateQueries({ queryKey: ["webhooks"] });
   const create = useMutation({
-    mutationFn: async () => void (await api.webhooks.createWebhookEndpoint({ webhookEndpoint: { url: url.trim(), eventTypes, secret, enabled: true } })),
+    mutationFn: async () => void (await api.service(v1.WebhookEndpointService).createWebhookEndpoint({ webhookEndpoint: { url: url.trim(), eventTypes, secret, enabled: true } })),
     onSuccess: async () => {
       setUrl("");
       setSecret("");
@@ -31,10 +31,10 @@ export function Webhooks() {
   });
   const update = useMutation({
     mutationFn: async ({ webhookEndpointId, etag, enabled }: Pick<v1.WebhookEndpoint, "webhookEndpointId" | "etag" | "enabled">) =>
-      void (await api.webhooks.updateWebhookEndpoint({ webhookEndpoint: { webhookEndpointId, etag, enabled }, updateMask: { paths: ["enabled"] } })),
+      void (await api.service(v1.WebhookEndpointService).updateWebhookEndpoint({ webhookEndpoint: { webhookEndpointId, etag, enabled }, updateMask: { paths: ["enabled"] } })),
     onSettled: onSuccess,
   });
-  const remove = useMutation({ mutationFn: async (webhookEndpointId: string) => void (await api.webhooks.deleteWebhookEndpoint({ webhookEndpointId })), onSuccess });
+  const remove = useMutation({ mutationFn: async (webhookEndpointId: string) => void (await api.service(v1.WebhookEndpointService).deleteWebhookEndpoint({ webhookEndpointId })), onSuccess });
   const error = create.error ?? update.error ?? remove.error;
   return (
     <>
@@ -51,7 +51,7 @@ export function Webhooks() {
         title="Webhooks"
         queryKey={["webhooks", "endpoints"]}
         load={async (pageToken, signal) => {
-          const { webhookEndpoints, nextPageToken } = await api.webhooks.listWebhookEndpoints({ pageToken }, { signal });
+          const { webhookEndpoints, nextPageToken } = await api.service(v1.WebhookEndpointService).listWebhookEndpoints({ pageToken }, { signal });
           return { items: webhookEndpoints, nextPageToken };
         }}
         keyOf={({ webhookEndpointId }) => webhookEndpointId}
@@ -82,8 +82,8 @@ function Deliveries({ webhookEndpointId }: { readonly webhookEndpointId: string 
   const api = useApi();
   const queries = useQueryClient();
   const onSuccess = () => queries.invalidateQueries({ queryKey: ["webhooks", "deliveries"] });
-  const again = useMutation({ mutationFn: async (webhookDeliveryId: string) => void (await api.webhooks.redeliverWebhook({ webhookDeliveryId })), onSuccess });
-  const test = useMutation({ mutationFn: async () => void (await api.webhooks.testWebhookEndpoint({ webhookEndpointId })), onSuccess });
+  const again = useMutation({ mutationFn: async (webhookDeliveryId: string) => void (await api.service(v1.WebhookEndpointService).redeliverWebhook({ webhookDeliveryId })), onSuccess });
+  const test = useMutation({ mutationFn: async () => void (await api.service(v1.WebhookEndpointService).testWebhookEndpoint({ webhookEndpointId })), onSuccess });
   const error = again.error ?? test.error;
   return (
     <>
@@ -93,7 +93,7 @@ function Deliveries({ webhookEndpointId }: { readonly webhookEndpointId: string 
         queryKey={["webhooks", "deliveries", webhookEndpointId]}
         refetchInterval={REFRESH_MS}
         load={async (pageToken, signal) => {
-          const { webhookDeliveries, nextPageToken } = await api.webhooks.listWebhookDeliveries({ webhookEndpointId, pageToken }, { signal });
+          const { webhookDeliveries, nextPageToken } = await api.service(v1.WebhookEndpointService).listWebhookDeliveries({ webhookEndpointId, pageToken }, { signal });
           return { items: webhookDeliveries, nextPageToken };
         }}
         keyOf={({ webhookDeliveryId }) => webhookDeliveryId}

@@ -52,7 +52,7 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
   const onRefused = useCallback((message: Outgoing) => setDraft((before) => ({ ...before, text: before.text || message.text })), []);
   const turn = useTurn({ documentId, threadId, onThread, onRefused });
   const { state, isStreaming, send, decide, resume, clearError } = turn;
-  const stop = useMutation({ mutationFn: (turnId: string) => api.conversations.cancelTurn({ turnId }) });
+  const stop = useMutation({ mutationFn: (turnId: string) => api.service(v1.ConversationService).cancelTurn({ turnId }) });
   const end = useRef<HTMLDivElement>(null);
 
   const open = thread.data?.pages[0]?.openTurn;

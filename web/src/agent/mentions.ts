@@ -19,7 +19,7 @@ export function useSchemas(text = "") {
   const filter = nameFilter(text);
   return useQuery({
     queryKey: ["schemas", { filter }],
-    queryFn: async ({ signal }) => (await api.schemas.listSchemas({ pageSize: SCHEMAS_MAX, orderBy: "name", filter }, { signal })).schemas,
+    queryFn: async ({ signal }) => (await api.service(v1.SchemaService).listSchemas({ pageSize: SCHEMAS_MAX, orderBy: "name", filter }, { signal })).schemas,
     placeholderData: keepPreviousData,
   });
 }

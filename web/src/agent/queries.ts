@@ -23,7 +23,7 @@ export function useThreads(documentId: string) {
   return useQuery({
     queryKey: threadsKey(documentId),
     queryFn: async ({ signal }) => {
-      const lists = await Promise.all(PROFILES.map((profile) => api.threads.listThreads({ filter: `document=${documentId} profile=${profile}`, pageSize: THREADS_MAX }, { signal })));
+      const lists = await Promise.all(PROFILES.map((profile) => api.service(v1.ThreadService).listThreads({ filter: `document=${documentId} profile=${profile}`, pageSize: THREADS_MAX }, { signal })));
       return newestFirst(lists.flatMap(({ threads }) => threads));
     },
   });
@@ -41,7 +41,7 @@ export function useThread(threadId: string, isLog = false) {
   return useInfiniteQuery({
     queryKey: threadKey(threadId),
     queryFn: ({ pageParam, signal }) =>
-      api.threads.getThread({ threadId, pageSize: MESSAGES, pageToken: pageParam, orderBy: "create_time desc" }, { signal }),
+      api.service(v1.ThreadService).getThread({ threadId, pageSize: MESSAGES, pageToken: pageParam, orderBy: "create_time desc" }, { signal }),
     initialPageParam: "",
     getNextPageParam: (last) => last.nextPageToken || undefined,
     enabled: threadId !== "",
@@ -57,7 +57,7 @@ export function usePastTurn(turnId: string, isWanted: boolean) {
   const api = useApi();
   return useQuery({
     queryKey: ["past turn", turnId],
-    queryFn: async ({ signal }) => (await api.conversations.getTurn({ turnId }, { signal })).turn ?? null,
+    queryFn: async ({ signal }) => (await api.service(v1.ConversationService).getTurn({ turnId }, { signal })).turn ?? null,
     enabled: isWanted,
     staleTime: Infinity,
   });
@@ -68,7 +68,7 @@ export function useModels() {
   const api = useApi();
   return useQuery({
     queryKey: ["models", "chat"],
-    queryFn: ({ signal }) => api.models.listModels({ use: v1.ModelUse.CHAT, pageSize: 200 }, { signal }),
+    queryFn: ({ signal }) => api.service(v1.ModelService).listModels({ use: v1.ModelUse.CHAT, pageSize: 200 }, { signal }),
     staleTime: 60_000,
   });
 }
@@ -78,7 +78,7 @@ export function usePreview(turnId: string, callId: string, argumentsJson: string
   const api = useApi();
   return useQuery({
     queryKey: ["preview", turnId, callId, argumentsJson],
-    queryFn: ({ signal }) => api.conversations.previewToolCall({ turnId, callId, argumentsJson }, { signal }),
+    queryFn: ({ signal }) => api.service(v1.ConversationService).previewToolCall({ turnId, callId, argumentsJson }, { signal }),
     placeholderData: keepPreviousData,
     enabled: isWanted,
   });
@@ -89,7 +89,7 @@ export function useTools() {
   const api = useApi();
   return useQuery({
     queryKey: ["tools", PROFILE],
-    queryFn: async ({ signal }) => (await api.conversations.listTools({ profile: PROFILE, pageSize: 200 }, { signal })).tools,
+    queryFn: async ({ signal }) => (await api.service(v1.ConversationService).listTools({ profile: PROFILE, pageSize: 200 }, { signal })).tools,
     staleTime: Infinity,
   });
 }
@@ -98,7 +98,7 @@ export function useRenameThread(documentId: string) {
   const api = useApi();
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: (request: { threadId: string; title: string }) => api.threads.renameThread(request),
+    mutationFn: (request: { threadId: string; title: string }) => api.service(v1.ThreadService).renameThread(request),
     onSuccess: () => queries.invalidateQueries({ queryKey: threadsKey(documentId) }),
   });
 }
@@ -107,7 +107,7 @@ export function useDeleteThread(documentId: string) {
   const api = useApi();
   const queries = useQueryClient();
   return useMutation({
-    mutationFn: (threadId: string) => api.threads.deleteThread({ threadId }),
+    mutationFn: (threadId: string) => api.service(v1.ThreadService).deleteThread({ threadId }),
     onSuccess: () => queries.invalidateQueries({ queryKey: threadsKey(documentId) }),
   });
 }

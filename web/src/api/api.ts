@@ -1,11 +1,12 @@
 // The connection of the page to the server that served it.
 import type { Transport } from "@connectrpc/connect";
-import { connect, type FileInput } from "folio-client/web";
-import type { Client } from "folio-client";
+import type { Connection as ServerConnection } from "folio-client";
+import { openConnection, type FileInput } from "folio-client/web";
 import { createContext, useContext, useEffect, useRef } from "react";
 import { StreamSlots } from "./stream_slots.js";
 
-export type Api = Client<FileInput>;
+/** `api.service(v1.TagService)` is a service. A view names its services, so that the page loads their messages with the view. */
+export type Api = ServerConnection<FileInput>;
 
 /** The connection with the token of the session, and the streams of the tab. */
 export interface Connection {
@@ -18,7 +19,7 @@ export const ConnectionContext = createContext<Connection | undefined>(undefined
 /** Returns the function that connects to a server. `transport`: replaces gRPC-Web in tests. */
 export function connector(server: string, transport?: Transport) {
   return (token: string | undefined, organizationId: string | undefined): Api =>
-    connect({ server, token, organization: organizationId, ...(transport && { transport }) });
+    openConnection({ server, token, organization: organizationId, ...(transport && { transport }) });
 }
 
 /** Returns the API with the token of the session. */

@@ -57,7 +57,7 @@ export function AuditView() {
       title="Audit log"
       queryKey={["audit", { filter, start: start?.getTime() ?? 0 }]}
       load={async (pageToken, signal) => {
-        const { entries, nextPageToken } = await api.audits.listAuditEntries({ filter, pageToken, pageSize: PAGE, ...(start && { startTime: timestampFromDate(start) }) }, { signal });
+        const { entries, nextPageToken } = await api.service(v1.AuditService).listAuditEntries({ filter, pageToken, pageSize: PAGE, ...(start && { startTime: timestampFromDate(start) }) }, { signal });
         return { items: entries, nextPageToken };
       }}
       keyOf={({ entryId }) => entryId}

@@ -33,7 +33,7 @@ export function BatchesView() {
         queryKey={["jobs"]}
         refetchInterval={REFRESH_MS}
         load={async (pageToken, signal) => {
-          const { jobs, nextPageToken } = await api.jobs.listJobs({ pageToken }, { signal });
+          const { jobs, nextPageToken } = await api.service(v1.JobService).listJobs({ pageToken }, { signal });
           return { items: jobs, nextPageToken };
         }}
         keyOf={({ jobId }) => jobId}
@@ -73,7 +73,7 @@ function JobDetails({ jobId }: { readonly jobId: string }) {
   const queries = useQueryClient();
   const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.EXTRACTIONS);
   const key = ["job", jobId];
-  const job = useQuery({ queryKey: key, queryFn: async ({ signal }) => (await api.jobs.getJob({ jobId }, { signal })).job ?? null });
+  const job = useQuery({ queryKey: key, queryFn: async ({ signal }) => (await api.service(v1.JobService).getJob({ jobId }, { signal })).job ?? null });
   useStream(`job ${jobId}`, async (signal) => {
     try {
       for await (const state of api.watchJob(jobId, { signal })) queries.setQueryData(key, state);
@@ -82,7 +82,7 @@ function JobDetails({ jobId }: { readonly jobId: string }) {
     }
   });
   const act = useMutation({
-    mutationFn: async (action: "cancelJob" | "pauseJob" | "resumeJob" | "retryJob") => void (await api.jobs[action]({ jobId })),
+    mutationFn: async (action: "cancelJob" | "pauseJob" | "resumeJob" | "retryJob") => void (await api.service(v1.JobService)[action]({ jobId })),
     onSettled: () => queries.invalidateQueries({ queryKey: key }),
   });
   return (

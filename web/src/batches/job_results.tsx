@@ -32,12 +32,12 @@ export function JobResults({ jobId, isOpen }: { readonly jobId: string; readonly
     // The end of the job reads the results once more.
     queryKey: ["job items", jobId, isOpen],
     queryFn: async ({ pageParam, signal }) => {
-      const { items, nextPageToken } = await api.jobs.listJobItems({ jobId, pageSize: PAGE, pageToken: pageParam }, { signal });
+      const { items, nextPageToken } = await api.service(v1.JobService).listJobItems({ jobId, pageSize: PAGE, pageToken: pageParam }, { signal });
       const names = new Map<string, string>();
       await each(items.filter(({ subject }) => isDocument(subject)), async ({ subject: documentId }) => {
         const document = await queries.fetchQuery({
           queryKey: documentKey(documentId),
-          queryFn: async () => (await api.documents.getDocument({ documentId }, { signal })).document ?? null,
+          queryFn: async () => (await api.service(v1.DocumentService).getDocument({ documentId }, { signal })).document ?? null,
           staleTime: FRESH_MS,
         });
         if (document !== null) names.set(documentId, document.name);
@@ -47,7 +47,7 @@ export function JobResults({ jobId, isOpen }: { readonly jobId: string; readonly
         const extractionId = extractionIdOf(resultJson);
         const extraction = await queries.fetchQuery({
           queryKey: extractionKey(extractionId),
-          queryFn: async () => (await api.extractions.getExtraction({ extractionId }, { signal })).extraction ?? null,
+          queryFn: async () => (await api.service(v1.ExtractionService).getExtraction({ extractionId }, { signal })).extraction ?? null,
           staleTime: FRESH_MS,
         });
         if (extraction !== null) results.set(number, dataOf(extraction));

@@ -28,10 +28,10 @@ export function DictionaryFiles({ filter, canWrite, onImported }: DictionaryFile
   const [problem, setProblem] = useState<string>();
   const exported = useMutation({
     mutationFn: async ({ format, ending, type }: (typeof FORMATS)[number]) =>
-      save(await bytesOf(api.dictionary.exportDictionary({ filter, format }), type), `dictionary.${ending}`),
+      save(await bytesOf(api.service(v1.DictionaryService).exportDictionary({ filter, format }), type), `dictionary.${ending}`),
   });
   const imported = useMutation({
-    mutationFn: (request: { readonly format: v1.DictionaryFormat; readonly content: string }) => api.dictionary.importDictionary(request),
+    mutationFn: (request: { readonly format: v1.DictionaryFormat; readonly content: string }) => api.service(v1.DictionaryService).importDictionary(request),
     // Rows are written one by one, also if the request fails later.
     onSettled: onImported,
   });

@@ -37,7 +37,7 @@ export function DictionaryView() {
         title="Dictionary"
         queryKey={[...KEY, { filter }]}
         load={async (pageToken, signal) => {
-          const { dictionaryEntries, nextPageToken } = await api.dictionary.listDictionaryEntries({ filter, pageToken, orderBy: "name" }, { signal });
+          const { dictionaryEntries, nextPageToken } = await api.service(v1.DictionaryService).listDictionaryEntries({ filter, pageToken, orderBy: "name" }, { signal });
           return { items: dictionaryEntries, nextPageToken };
         }}
         keyOf={({ dictionaryEntryId }) => dictionaryEntryId}

@@ -29,15 +29,15 @@ export function EntryForm({ entry, onChanged, onDone }: EntryFormProps) {
   const save = useMutation({
     mutationFn: async () => {
       const values = { term: term.trim(), expansion: expansion.trim(), disambiguation: disambiguation.trim(), tags };
-      if (dictionaryEntryId === "") return api.dictionary.createDictionaryEntry({ dictionaryEntry: values });
-      return api.dictionary.updateDictionaryEntry({
+      if (dictionaryEntryId === "") return api.service(v1.DictionaryService).createDictionaryEntry({ dictionaryEntry: values });
+      return api.service(v1.DictionaryService).updateDictionaryEntry({
         dictionaryEntry: { ...values, dictionaryEntryId, etag, provenance: v1.DictionaryProvenance.PERSON },
         updateMask: { paths: ["term", "expansion", "disambiguation", "tags", "provenance"] },
       });
     },
     onSuccess,
   });
-  const remove = useMutation({ mutationFn: () => api.dictionary.deleteDictionaryEntry({ dictionaryEntryId, etag }), onSuccess });
+  const remove = useMutation({ mutationFn: () => api.service(v1.DictionaryService).deleteDictionaryEntry({ dictionaryEntryId, etag }), onSuccess });
   const error = save.error ?? remove.error;
   const problem = tagsProblem(tags);
   const isValid = term.trim() !== "" && expansion.trim() !== "" && problem === undefined;

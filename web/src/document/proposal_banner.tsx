@@ -27,7 +27,7 @@ export function ProposalBanner({ documentId }: { readonly documentId: string }) 
   const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS);
   const proposals = useQuery({
     queryKey: proposalsKey(documentId),
-    queryFn: async ({ signal }) => (await api.proposals.listProposals({ filter: `document:${documentId}` }, { signal })).proposals,
+    queryFn: async ({ signal }) => (await api.service(v1.ProposalService).listProposals({ filter: `document:${documentId}` }, { signal })).proposals,
     enabled: canWrite,
   });
   const proposal = shownProposal(proposals.data ?? []);

@@ -27,7 +27,7 @@ export function ProtectedNotice({ document }: { readonly document: v1.Document }
   const upload = useMutation({
     mutationFn: async () => {
       const chunks: BlobPart[] = [];
-      for await (const { part } of api.documents.downloadDocument({ documentId })) {
+      for await (const { part } of api.service(v1.DocumentService).downloadDocument({ documentId })) {
         if (part.case === "chunk") chunks.push(part.value as Uint8Array<ArrayBuffer>);
       }
       return api.upload(new Blob(chunks, { type: mediaType }), { name, tagIds, metadata, autoCreate, password });

@@ -16,7 +16,7 @@ export function useDocument(documentId: string) {
   const api = useApi();
   return useQuery({
     queryKey: documentKey(documentId),
-    queryFn: async ({ signal }) => (await api.documents.getDocument({ documentId }, { signal })).document ?? null,
+    queryFn: async ({ signal }) => (await api.service(v1.DocumentService).getDocument({ documentId }, { signal })).document ?? null,
   });
 }
 
@@ -60,7 +60,7 @@ export function usePageWords(documentId: string, generation: string, page: numbe
   const api = useApi();
   return useQuery({
     queryKey: ["words", documentId, generation, page],
-    queryFn: ({ signal }) => api.documents.getPageWords({ documentId, page }, { signal }),
+    queryFn: ({ signal }) => api.service(v1.DocumentService).getPageWords({ documentId, page }, { signal }),
     enabled: isVisible && generation !== "",
     staleTime: Infinity,
     gcTime: PAGE_CACHE_MS,
@@ -74,7 +74,7 @@ export function usePageImage(documentId: string, page: number, dpi: number, isVi
     queryKey: ["image", documentId, page, dpi],
     queryFn: async ({ signal }) => {
       const request = { documentId, page, dpi, format: v1.ImageFormat.WEBP };
-      return bytesOf(api.documents.getPageImage(request, { signal }), "image/webp");
+      return bytesOf(api.service(v1.DocumentService).getPageImage(request, { signal }), "image/webp");
     },
     enabled: isVisible,
     staleTime: Infinity,
@@ -106,7 +106,7 @@ export function useDocumentText(documentId: string, generation: string, isWanted
       const pages: v1.PageText[] = [];
       let size = 0;
       for (let fromPage = 1; fromPage !== 0 && size < TEXT_MAX; ) {
-        const part = await api.documents.getDocumentText({ documentId, fromPage }, { signal });
+        const part = await api.service(v1.DocumentService).getDocumentText({ documentId, fromPage }, { signal });
         pages.push(...part.pages);
         size += part.pages.reduce((sum, { text }) => sum + text.length, 0);
         fromPage = part.nextPage;

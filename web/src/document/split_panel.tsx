@@ -35,7 +35,7 @@ function SplitForm({ document, parts }: { readonly document: v1.Document; readon
   const [page, setPage] = useState<number | string>("");
   const { goTo } = useFocus();
   const split = useMutation({
-    mutationFn: async () => (await api.documents.splitDocument({ documentId, parts: partsOf(rows), requestId })).documents,
+    mutationFn: async () => (await api.service(v1.DocumentService).splitDocument({ documentId, parts: partsOf(rows), requestId })).documents,
     onSuccess: () => queries.invalidateQueries({ queryKey: ["documents"] }),
   });
   const set = (rows: readonly SplitRow[]) => {

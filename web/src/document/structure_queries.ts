@@ -1,6 +1,6 @@
 // The queries of the structure of a document.
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
 
 /** Maximum number of responses that are read for an outline, each of about 2 MiB. */
@@ -25,7 +25,7 @@ export function useStructure(documentId: string, generation: string) {
       const tables: v1.DocumentTable[] = [];
       let fromPage = 1;
       for (let read = 0; fromPage !== 0 && read < RESPONSES_MAX; read++) {
-        const part = await api.documents.getDocumentStructure({ documentId, fromPage }, { signal });
+        const part = await api.service(v1.DocumentService).getDocumentStructure({ documentId, fromPage }, { signal });
         sections.push(...part.sections);
         tables.push(...part.tables);
         fromPage = part.nextPage;
@@ -42,7 +42,7 @@ export function useSection(sectionId: string) {
   const api = useApi();
   return useInfiniteQuery({
     queryKey: ["section", sectionId],
-    queryFn: ({ pageParam, signal }) => api.documents.getSection({ sectionId: pageParam, maxTokens: SECTION_TOKENS }, { signal }),
+    queryFn: ({ pageParam, signal }) => api.service(v1.DocumentService).getSection({ sectionId: pageParam, maxTokens: SECTION_TOKENS }, { signal }),
     initialPageParam: sectionId,
     getNextPageParam: ({ restId }) => restId || undefined,
     staleTime: Infinity,
@@ -54,7 +54,7 @@ export function useSplitProposal(documentId: string, generation: string) {
   const api = useApi();
   return useQuery({
     queryKey: ["split proposal", documentId, generation],
-    queryFn: async ({ signal }) => (await api.documents.proposeSplit({ documentId }, { signal })).parts,
+    queryFn: async ({ signal }) => (await api.service(v1.DocumentService).proposeSplit({ documentId }, { signal })).parts,
     enabled: generation !== "",
     staleTime: Infinity,
   });

@@ -40,12 +40,12 @@ export function BulkActions({ documents, tags, onDone }: BulkActionsProps) {
       each(documents, ({ documentId, tagIds, etag }) => {
         const rest = tagIds.filter((id) => id !== tagId);
         const document = { documentId, etag, tagIds: isAdded ? [...rest, tagId] : rest };
-        return api.documents.updateDocument({ document, updateMask: { paths: ["tag_ids"] } });
+        return api.service(v1.DocumentService).updateDocument({ document, updateMask: { paths: ["tag_ids"] } });
       }),
     onSuccess: (outcome) => report("tagged", outcome),
   });
   const deleted = useMutation({
-    mutationFn: () => each(documents, ({ documentId }) => api.documents.deleteDocument({ documentId })),
+    mutationFn: () => each(documents, ({ documentId }) => api.service(v1.DocumentService).deleteDocument({ documentId })),
     onSuccess: (outcome) => { remove.close(); report("deleted", outcome); },
   });
 

@@ -1,5 +1,6 @@
 // The queries of documents and of their tags and prompts.
 import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
 import { isUnsettled, nameFilter, serverFilter, type DocumentFilters } from "./filters.js";
 
@@ -15,7 +16,7 @@ export function useDocuments(filters: DocumentFilters) {
   const request = { pageSize: PAGE, filter: serverFilter(filters), orderBy: filters.orderBy };
   return useInfiniteQuery({
     queryKey: ["documents", request],
-    queryFn: ({ pageParam, signal }) => api.documents.listDocuments({ ...request, pageToken: pageParam }, { signal }),
+    queryFn: ({ pageParam, signal }) => api.service(v1.DocumentService).listDocuments({ ...request, pageToken: pageParam }, { signal }),
     initialPageParam: "",
     getNextPageParam: (last) => last.nextPageToken || undefined,
     placeholderData: keepPreviousData,
@@ -33,7 +34,7 @@ export function useTags() {
   const api = useApi();
   return useQuery({
     queryKey: ["tags"],
-    queryFn: async ({ signal }) => (await api.tags.listTags({ pageSize: TAGS_MAX, orderBy: "name" }, { signal })).tags,
+    queryFn: async ({ signal }) => (await api.service(v1.TagService).listTags({ pageSize: TAGS_MAX, orderBy: "name" }, { signal })).tags,
   });
 }
 
@@ -44,7 +45,7 @@ export function usePrompts(text = "") {
   return useQuery({
     queryKey: ["prompts", { filter }],
     queryFn: async ({ signal }) =>
-      (await api.prompts.listPrompts({ pageSize: PROMPTS_MAX, orderBy: "name", filter }, { signal })).prompts,
+      (await api.service(v1.PromptService).listPrompts({ pageSize: PROMPTS_MAX, orderBy: "name", filter }, { signal })).prompts,
     placeholderData: keepPreviousData,
   });
 }

@@ -13,7 +13,7 @@ export function useExtractions(documentId: string) {
   return useQuery({
     queryKey: extractionsKey(documentId),
     queryFn: async ({ signal }) =>
-      (await api.extractions.listExtractions({ documentId, pageSize: EXTRACTIONS_MAX }, { signal })).extractions,
+      (await api.service(v1.ExtractionService).listExtractions({ documentId, pageSize: EXTRACTIONS_MAX }, { signal })).extractions,
   });
 }
 
@@ -24,7 +24,7 @@ export function useExtraction(extractionId: string, isWanted: boolean) {
   const api = useApi();
   return useQuery({
     queryKey: extractionKey(extractionId),
-    queryFn: async ({ signal }) => (await api.extractions.getExtraction({ extractionId }, { signal })).extraction ?? null,
+    queryFn: async ({ signal }) => (await api.service(v1.ExtractionService).getExtraction({ extractionId }, { signal })).extraction ?? null,
     enabled: isWanted,
   });
 }
@@ -35,7 +35,7 @@ export function useSchema(schemaRevid: string) {
   return useQuery({
     queryKey: ["schema revision", schemaRevid],
     queryFn: async ({ signal }) => {
-      const { schemaRevision } = await api.schemas.getSchemaRevision({ schemaRevid }, { signal });
+      const { schemaRevision } = await api.service(v1.SchemaService).getSchemaRevision({ schemaRevid }, { signal });
       return schemaOf(schemaRevision?.responseFormatJson ?? "") ?? null;
     },
     enabled: schemaRevid !== "",
@@ -48,7 +48,7 @@ export function useHistory(extractionId: string, path: string, isWanted: boolean
   const api = useApi();
   return useQuery({
     queryKey: ["history", extractionId, path],
-    queryFn: async ({ signal }) => (await api.extractions.listFieldHistory({ extractionId, path }, { signal })).changes,
+    queryFn: async ({ signal }) => (await api.service(v1.ExtractionService).listFieldHistory({ extractionId, path }, { signal })).changes,
     enabled: isWanted,
     staleTime: 0,
   });
@@ -67,9 +67,9 @@ export function useChange({ extractionId, documentId, etag }: v1.Extraction) {
     mutationFn: async (change: Change) => {
       const target = { extractionId, path: change.path, etag };
       if ("value" in change) {
-        return (await api.extractions.updateExtractionField({ ...target, valueJson: JSON.stringify(change.value) })).extraction;
+        return (await api.service(v1.ExtractionService).updateExtractionField({ ...target, valueJson: JSON.stringify(change.value) })).extraction;
       }
-      return (await api.extractions.reviewExtractionField({ ...target, decision: change.decision })).extraction;
+      return (await api.service(v1.ExtractionService).reviewExtractionField({ ...target, decision: change.decision })).extraction;
     },
     onSuccess: (changed, { path }) => {
       if (changed === undefined) return;
@@ -108,7 +108,7 @@ export function useExport(selection: ExportSelection, fileName: string) {
   return useMutation({
     mutationFn: async ({ format, ending, type }: ExportChoice) => {
       const request = { ...selection, format, includeCitations: false };
-      const file = await bytesOf(api.extractions.downloadExtractions(request), type);
+      const file = await bytesOf(api.service(v1.ExtractionService).downloadExtractions(request), type);
       save(file, `${fileName}.${await endingOf(file, ending)}`);
     },
   });

@@ -21,12 +21,12 @@ export function requestOf({ turnId, calls }: v1.PendingApproval, approvable: rea
 export function ApprovalItem({ approval }: { readonly approval: v1.PendingApproval }) {
   const api = useApi();
   const { turnId, threadId, documentIds, expireTime } = approval;
-  const turn = useQuery({ queryKey: ["turn", turnId], queryFn: async ({ signal }) => (await api.conversations.getTurn({ turnId }, { signal })).turn ?? null });
+  const turn = useQuery({ queryKey: ["turn", turnId], queryFn: async ({ signal }) => (await api.service(v1.ConversationService).getTurn({ turnId }, { signal })).turn ?? null });
   const [decided, setDecided] = useState<ReadonlyMap<string, Decision>>(new Map());
   const approvable = turn.data?.approvableCallIds ?? [];
   const send = useDecision(async (decisions: ReadonlyMap<string, Decision>) => {
     const request = requestOf(approval, approvable, decisions);
-    if (request !== undefined) await api.conversations.approve(request);
+    if (request !== undefined) await api.service(v1.ConversationService).approve(request);
   });
   const waiting = approval.calls.filter(({ needsApproval }) => needsApproval);
   const undecided = waiting.filter(({ callId }) => !decided.has(callId));

@@ -1,5 +1,5 @@
 import { Anchor, Button, Checkbox, Group, Stack, Text } from "@mantine/core";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useApi } from "../api/api.js";
@@ -18,10 +18,10 @@ export function ProposalItem({ proposal }: { readonly proposal: v1.Proposal }) {
   const { proposalId, documentId, documentType, schemaRevid, promptRevid, extractionId, similarProposalId, similarity, etag } = proposal;
   const document = useDocument(documentId);
   const [isTagged, setTagged] = useState(documentType !== "");
-  const accept = useDecision(() => api.proposals.acceptProposal({ proposalId, etag, tagName: isTagged ? documentType : "" }));
-  const reject = useDecision(() => api.proposals.rejectProposal({ proposalId, etag }));
+  const accept = useDecision(() => api.service(v1.ProposalService).acceptProposal({ proposalId, etag, tagName: isTagged ? documentType : "" }));
+  const reject = useDecision(() => api.service(v1.ProposalService).rejectProposal({ proposalId, etag }));
   const refine = useDecision(async () => {
-    const { thread } = await api.proposals.refineProposal({ proposalId });
+    const { thread } = await api.service(v1.ProposalService).refineProposal({ proposalId });
     navigate(`/documents/${documentId}?panel=agent&thread=${thread?.threadId ?? ""}`);
   });
   const error = accept.error ?? reject.error ?? refine.error;

@@ -1,7 +1,7 @@
 // The items that wait for the visitor.
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { useMutation, useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useApi, useStream } from "../api/api.js";
 
 const KEY = ["inbox"] as const;
@@ -24,7 +24,7 @@ export function useInbox(isWanted: boolean) {
   return useQuery({
     queryKey: KEY,
     queryFn: async ({ signal }): Promise<Inbox> => {
-      const { items, incomplete } = await api.inbox.listInboxItems({ pageSize: ITEMS_MAX }, { signal });
+      const { items, incomplete } = await api.service(v1.InboxService).listInboxItems({ pageSize: ITEMS_MAX }, { signal });
       return { items, isIncomplete: incomplete };
     },
     refetchInterval: ({ state }) => (state.data?.isIncomplete === true ? INCOMPLETE_MS : false),

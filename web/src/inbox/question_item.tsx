@@ -1,5 +1,5 @@
 import { Button, Group, Stack, Text, TextInput } from "@mantine/core";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { EXPANSION_MAX } from "../dictionary/entries.js";
@@ -13,8 +13,8 @@ export function QuestionItem({ question }: { readonly question: v1.DictionaryQue
   const api = useApi();
   const { dictionaryQuestionId, documentId, term, contexts, guess, confidence, etag } = question;
   const [expansion, setExpansion] = useState(guess);
-  const answer = useDecision(() => api.dictionary.answerDictionaryQuestion({ dictionaryQuestionId, expansion: expansion.trim(), etag }));
-  const dismiss = useDecision(() => api.dictionary.dismissDictionaryQuestion({ dictionaryQuestionId, etag }));
+  const answer = useDecision(() => api.service(v1.DictionaryService).answerDictionaryQuestion({ dictionaryQuestionId, expansion: expansion.trim(), etag }));
+  const dismiss = useDecision(() => api.service(v1.DictionaryService).dismissDictionaryQuestion({ dictionaryQuestionId, etag }));
   const error = answer.error ?? dismiss.error;
   const isBusy = answer.isPending || dismiss.isPending;
   return (

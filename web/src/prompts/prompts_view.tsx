@@ -58,7 +58,7 @@ export function PromptsView() {
         title="Prompts"
         queryKey={["prompts", "list", { filter }]}
         load={async (pageToken, signal) => {
-          const { prompts, nextPageToken } = await api.prompts.listPrompts({ filter, pageToken, orderBy: "name" }, { signal });
+          const { prompts, nextPageToken } = await api.service(v1.PromptService).listPrompts({ filter, pageToken, orderBy: "name" }, { signal });
           return { items: prompts, nextPageToken };
         }}
         keyOf={({ promptId }) => promptId}
@@ -93,7 +93,7 @@ function StoredPrompt({ promptId, ...props }: StoredPromptProps) {
   const grid = { filters: [{ field: "prompt_id", operator: v1.GridOperator.IS_ANY_OF, values: [promptId] }] };
   const prompt = useQuery({
     queryKey: ["prompts", "one", promptId],
-    queryFn: async ({ signal }) => (await api.prompts.listPrompts({ grid }, { signal })).prompts.find((one) => one.promptId === promptId) ?? null,
+    queryFn: async ({ signal }) => (await api.service(v1.PromptService).listPrompts({ grid }, { signal })).prompts.find((one) => one.promptId === promptId) ?? null,
     refetchOnWindowFocus: false,
   });
   return (
@@ -113,7 +113,7 @@ function PromptForm({ prompt, tags, onDone }: PromptFormProps) {
   const api = useApi();
   const queries = useQueryClient();
   const readOnly = !usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS);
-  const models = useQuery({ queryKey: ["models", "prompts"], queryFn: async ({ signal }) => (await api.models.listModels({ use: v1.ModelUse.PROMPTS, pageSize: 200 }, { signal })).models });
+  const models = useQuery({ queryKey: ["models", "prompts"], queryFn: async ({ signal }) => (await api.service(v1.ModelService).listModels({ use: v1.ModelUse.PROMPTS, pageSize: 200 }, { signal })).models });
   const [values, setValues] = useState(prompt);
   const change = (changes: Partial<Edited>) => setValues((before) => ({ ...before, ...changes }));
   const onSuccess = async () => {
@@ -125,13 +125,13 @@ function PromptForm({ prompt, tags, onDone }: PromptFormProps) {
     mutationFn: async () => {
       const { name, content, schemaRevid, model, tagIds, agent } = values;
       const stored = { name: name.trim(), content, schemaRevid, model, tagIds: [...tagIds], agent };
-      if (prompt.promptId === "") return void (await api.prompts.createPrompt({ prompt: stored }));
+      if (prompt.promptId === "") return void (await api.service(v1.PromptService).createPrompt({ prompt: stored }));
       const updateMask = { paths: ["name", "content", "schema_revid", "model", "tag_ids"] };
-      await api.prompts.updatePrompt({ prompt: { ...stored, promptId: prompt.promptId, etag: prompt.etag }, updateMask });
+      await api.service(v1.PromptService).updatePrompt({ prompt: { ...stored, promptId: prompt.promptId, etag: prompt.etag }, updateMask });
     },
     onSuccess,
   });
-  const remove = useMutation({ mutationFn: async () => void (await api.prompts.deletePrompt({ promptId: prompt.promptId, etag: prompt.etag })), onSuccess });
+  const remove = useMutation({ mutationFn: async () => void (await api.service(v1.PromptService).deletePrompt({ promptId: prompt.promptId, etag: prompt.etag })), onSuccess });
   const error = save.error ?? remove.error;
   // A prompt may use an older revision than the newest one of its schema, which no search finds.
   const firstLabel = `revision ${prompt.schemaRevid.split(".").at(-1) ?? ""}`;

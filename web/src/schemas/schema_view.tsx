@@ -29,9 +29,9 @@ export function SchemaView({ schemaId }: { readonly schemaId: string }) {
     queryKey: ["schemas", "one", schemaId],
     queryFn: async ({ signal }): Promise<Stored | null> => {
       // The list has the etag, which a revision lacks.
-      const { schemaRevision } = await api.schemas.getSchemaRevision({ schemaRevid: schemaId }, { signal });
+      const { schemaRevision } = await api.service(v1.SchemaService).getSchemaRevision({ schemaRevid: schemaId }, { signal });
       if (schemaRevision === undefined) return null;
-      const { schemas } = await api.schemas.listSchemas({ filter: `name=${quoted(schemaRevision.name)}` }, { signal });
+      const { schemas } = await api.service(v1.SchemaService).listSchemas({ filter: `name=${quoted(schemaRevision.name)}` }, { signal });
       return schemas.find((one) => one.schemaId === schemaId) ?? null;
     },
     enabled: !isNew,
@@ -56,16 +56,16 @@ function LoadedSchema({ schema }: { readonly schema: Stored }) {
   const node = schemaIn(format);
   const check = useQuery({
     queryKey: ["schema check", format],
-    queryFn: ({ signal }) => api.schemas.validateSchema({ responseFormatJson: format, allowNonStrict: true }, { signal }),
+    queryFn: ({ signal }) => api.service(v1.SchemaService).validateSchema({ responseFormatJson: format, allowNonStrict: true }, { signal }),
     staleTime: Infinity,
     gcTime: 10_000,
   });
   const save = useMutation({
     mutationFn: async () => {
       const values = { name: name.trim(), responseFormatJson: format };
-      if (isNew) return (await api.schemas.createSchema({ schema: values, allowNonStrict: true })).schema;
+      if (isNew) return (await api.service(v1.SchemaService).createSchema({ schema: values, allowNonStrict: true })).schema;
       const request = { schema: { ...values, schemaId: schema.schemaId, etag: schema.etag }, updateMask: { paths: ["name", "response_format_json"] }, allowNonStrict: true };
-      return (await api.schemas.updateSchema(request)).schema;
+      return (await api.service(v1.SchemaService).updateSchema(request)).schema;
     },
     onSuccess: async (saved) => {
       await queries.invalidateQueries({ queryKey: ["schemas"] });
@@ -73,7 +73,7 @@ function LoadedSchema({ schema }: { readonly schema: Stored }) {
     },
   });
   const remove = useMutation({
-    mutationFn: () => api.schemas.deleteSchema({ schemaId: schema.schemaId, etag: schema.etag }),
+    mutationFn: () => api.service(v1.SchemaService).deleteSchema({ schemaId: schema.schemaId, etag: schema.etag }),
     onSuccess: async () => {
       navigate("/schemas");
       await queries.invalidateQueries({ queryKey: ["schemas", "list"] });
@@ -121,7 +121,7 @@ function LoadedSchema({ schema }: { readonly schema: Stored }) {
 function Revisions({ schemaId }: { readonly schemaId: string }) {
   const api = useApi();
   const [chosen, setChosen] = useState<string>();
-  const revisions = useQuery({ queryKey: ["schemas", "revisions", schemaId], queryFn: async ({ signal }) => (await api.schemas.listSchemaRevisions({ schemaId, pageSize: 100 }, { signal })).schemaRevisions });
+  const revisions = useQuery({ queryKey: ["schemas", "revisions", schemaId], queryFn: async ({ signal }) => (await api.service(v1.SchemaService).listSchemaRevisions({ schemaId, pageSize: 100 }, { signal })).schemaRevisions });
   return (
     <QueryView query={revisions}>
       {(all) => {
@@ -142,7 +142,7 @@ function Revisions({ schemaId }: { readonly schemaId: string }) {
 
 function Prompts({ schemaId }: { readonly schemaId: string }) {
   const api = useApi();
-  const prompts = useQuery({ queryKey: ["prompts", { schemaId }], queryFn: async ({ signal }) => (await api.prompts.listPrompts({ filter: `schema:${schemaId}`, orderBy: "name", pageSize: PROMPTS_MAX }, { signal })).prompts });
+  const prompts = useQuery({ queryKey: ["prompts", { schemaId }], queryFn: async ({ signal }) => (await api.service(v1.PromptService).listPrompts({ filter: `schema:${schemaId}`, orderBy: "name", pageSize: PROMPTS_MAX }, { signal })).prompts });
   return (
     <QueryView query={prompts} empty={(all) => (all.length === 0 ? <EmptyState title="No prompt uses this schema" /> : undefined)}>
       {(all) => (
@@ -158,7 +158,7 @@ function Prompts({ schemaId }: { readonly schemaId: string }) {
 function DataTest({ schemaRevid }: { readonly schemaRevid: string }) {
   const api = useApi();
   const [dataJson, setData] = useState("{}");
-  const test = useMutation({ mutationFn: () => api.schemas.validateData({ schemaRevid, dataJson }) });
+  const test = useMutation({ mutationFn: () => api.service(v1.SchemaService).validateData({ schemaRevid, dataJson }) });
   return (
     <Stack gap="xs">
       <JsonEditor label="Data" value={dataJson} onChange={setData} minRows={6} maxLength={96 * 1024} error={test.data?.valid === false} problems={test.data?.violations} />

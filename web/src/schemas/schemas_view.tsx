@@ -19,7 +19,7 @@ export function SchemasView() {
       title="Schemas"
       queryKey={["schemas", "list", { filter }]}
       load={async (pageToken, signal) => {
-        const { schemas, nextPageToken } = await api.schemas.listSchemas({ filter, pageToken, orderBy: "name" }, { signal });
+        const { schemas, nextPageToken } = await api.service(v1.SchemaService).listSchemas({ filter, pageToken, orderBy: "name" }, { signal });
         return { items: schemas, nextPageToken };
       }}
       keyOf={({ schemaId }) => schemaId}

@@ -1,6 +1,6 @@
 // The searches of the server, translated to the passages of the view.
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import type { v1 } from "folio-client";
+import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
 import { rankText, type Match, type PageBox, type Passage, type SearchAnswer } from "./passages.js";
 import type { SearchState } from "./search_parameters.js";
@@ -14,7 +14,7 @@ export function useSearch({ query, tagIds }: SearchState, limit: number) {
   const api = useApi();
   return useQuery({
     queryKey: ["search", { query, tagIds, limit }],
-    queryFn: async ({ signal }) => answerOf(await api.retrieval.search({ query, passageFilter: { tagIds: [...tagIds] }, limit }, { signal })),
+    queryFn: async ({ signal }) => answerOf(await api.service(v1.RetrievalService).search({ query, passageFilter: { tagIds: [...tagIds] }, limit }, { signal })),
     enabled: query !== "",
     placeholderData: keepPreviousData,
     // A search may call the embedding model, which is charged.

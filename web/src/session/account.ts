@@ -1,5 +1,6 @@
 // The account of the visitor. A token of an organization has none.
 import { useQuery } from "@tanstack/react-query";
+import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
 import { useSession } from "./session_context.js";
 
@@ -12,7 +13,7 @@ export function useAccount() {
   const { session } = useSession();
   return useQuery({
     queryKey: ACCOUNT_KEY,
-    queryFn: async ({ signal }) => (await api.accounts.getAccount({}, { signal })).user ?? null,
+    queryFn: async ({ signal }) => (await api.service(v1.AccountService).getAccount({}, { signal })).user ?? null,
     enabled: session?.user !== undefined,
     staleTime: FRESH_MS,
   });

@@ -64,7 +64,7 @@ export function coversAny(scopes: readonly v1.Scope[] | undefined, wanted: reado
 
 /** Signs in with a password. */
 export async function signInWithPassword(connect: Connect, email: string, password: string): Promise<Session> {
-  const { sessionToken, user } = await connect(undefined, undefined).accounts.signIn({ email, password });
+  const { sessionToken, user } = await connect(undefined, undefined).service(v1.AccountService).signIn({ email, password });
   const memberships = await membershipsOf(connect(sessionToken, undefined));
   return sessionOf(sessionToken, memberships, user, true);
 }
@@ -75,10 +75,10 @@ export async function signInWithToken(connect: Connect, token: string): Promise<
   const account = await accountOf(api, token);
   if (account?.organizationId === "") return account;
   if (account !== undefined) {
-    const { callerScopes } = await connect(token, account.organizationId).organizations.getOrganization({});
+    const { callerScopes } = await connect(token, account.organizationId).service(v1.OrganizationService).getOrganization({});
     return { ...account, scopes: callerScopes };
   }
-  const { organization, callerRole, callerScopes } = await api.organizations.getOrganization({});
+  const { organization, callerRole, callerScopes } = await api.service(v1.OrganizationService).getOrganization({});
   const { organizationId = "", name = "" } = organization ?? {};
   return { ...sessionOf(token, [{ organizationId, name, role: callerRole || undefined }], undefined, false), scopes: callerScopes };
 }
@@ -86,7 +86,7 @@ export async function signInWithToken(connect: Connect, token: string): Promise<
 /** Returns the session of a token of an account. Undefined: the token belongs to an organization. */
 async function accountOf(api: Api, token: string): Promise<Session | undefined> {
   try {
-    const { user } = await api.accounts.getAccount({});
+    const { user } = await api.service(v1.AccountService).getAccount({});
     return sessionOf(token, await membershipsOf(api), user, false);
   } catch (error) {
     if (!(error instanceof FolioError) || error.code === "UNAUTHENTICATED" || error.code === "UNAVAILABLE") throw error;
@@ -98,7 +98,7 @@ async function accountOf(api: Api, token: string): Promise<Session | undefined> 
 export type Connect = (token: string | undefined, organizationId: string | undefined) => Api;
 
 async function membershipsOf(api: Api): Promise<Membership[]> {
-  const { organizations } = await api.accounts.listAccountOrganizations({ pageSize: MEMBERSHIPS_MAX, orderBy: "name" });
+  const { organizations } = await api.service(v1.AccountService).listAccountOrganizations({ pageSize: MEMBERSHIPS_MAX, orderBy: "name" });
   return organizations.map(({ organization, role }) => ({
     organizationId: organization?.organizationId ?? "",
     name: organization?.name ?? "",

@@ -28,7 +28,7 @@ export function TagsView() {
         title="Tags"
         queryKey={["tags", "list", { filter }]}
         load={async (pageToken, signal) => {
-          const { tags, nextPageToken } = await api.tags.listTags({ filter, pageToken, orderBy: "name" }, { signal });
+          const { tags, nextPageToken } = await api.service(v1.TagService).listTags({ filter, pageToken, orderBy: "name" }, { signal });
           return { items: tags, nextPageToken };
         }}
         keyOf={({ tagId }) => tagId}
@@ -62,12 +62,12 @@ function TagForm({ tag, onDone }: { readonly tag: Edited; readonly onDone: () =>
   const save = useMutation({
     mutationFn: async () => {
       const values = { name: name.trim(), color, description };
-      if (tag.tagId === "") return api.tags.createTag({ tag: values });
-      return api.tags.updateTag({ tag: { ...values, tagId: tag.tagId, etag: tag.etag }, updateMask: { paths: ["name", "color", "description"] } });
+      if (tag.tagId === "") return api.service(v1.TagService).createTag({ tag: values });
+      return api.service(v1.TagService).updateTag({ tag: { ...values, tagId: tag.tagId, etag: tag.etag }, updateMask: { paths: ["name", "color", "description"] } });
     },
     onSuccess,
   });
-  const remove = useMutation({ mutationFn: () => api.tags.deleteTag({ tagId: tag.tagId, etag: tag.etag }), onSuccess });
+  const remove = useMutation({ mutationFn: () => api.service(v1.TagService).deleteTag({ tagId: tag.tagId, etag: tag.etag }), onSuccess });
   const error = save.error ?? remove.error;
   return (
     <form onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>

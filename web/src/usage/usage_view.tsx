@@ -40,14 +40,14 @@ export function UsageView() {
   const api = useApi();
   const [group, setGroup] = useState<v1.UsageGroup>(DAY);
   const [days, setDays] = useState(30);
-  const balance = useQuery({ queryKey: ["balance"], queryFn: ({ signal }) => api.usages.getBalance({}, { signal }) });
+  const balance = useQuery({ queryKey: ["balance"], queryFn: ({ signal }) => api.service(v1.UsageService).getBalance({}, { signal }) });
   const usage = useQuery({
     queryKey: ["usage", group, days],
     queryFn: ({ signal }) => {
       const start = new Date(Date.now() - days * 86_400_000);
       // Whole hours have stored sums, which the server reads fast.
       start.setUTCMinutes(0, 0, 0);
-      return api.usages.getUsage({ startTime: timestampFromDate(start), groupBy: [group] }, { signal });
+      return api.service(v1.UsageService).getUsage({ startTime: timestampFromDate(start), groupBy: [group] }, { signal });
     },
   });
   return (
