@@ -92,6 +92,14 @@ pub struct Answer {
     pub dense: PartUse,
 }
 
+impl Answer {
+    /// Returns the answer of an index that cannot be used in this state.
+    pub fn unusable(state: IndexState) -> Self {
+        let part = PartUse { is_used: false, gaps: vec![Gap::State(state)] };
+        Self { hits: Vec::new(), lexical: part.clone(), dense: part }
+    }
+}
+
 /// An indexed document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedDocument {

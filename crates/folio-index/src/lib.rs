@@ -9,10 +9,12 @@
 //! | [`Answer`] | passages, and the parts of the index that were used or not |
 //! | `fusion` | reciprocal rank fusion of the lexical and the dense ranking (pure) |
 //! | `analysis` | words of texts and searches (pure) |
+//! | [`adapter`] | rules that all adapters share |
 //! | [`EmbeddedIndex`] | adapter: an index folder for each organization |
 //!
 //! The crate must not know stores, jobs, models or the chunker.
 
+pub mod adapter;
 mod analysis;
 mod answer;
 mod embedded;

@@ -6,7 +6,7 @@ use folio_types::limits::{METADATA_MAX, METADATA_VALUE_BYTES, NAME_CHARS, TAGS_M
 use folio_types::{DocumentId, Error, Reason, Result, TagId, Timestamp};
 
 /// Maximum documents of an upsert or of a deletion.
-pub(crate) const DOCUMENTS_MAX: usize = 1_000;
+pub const DOCUMENTS_MAX: usize = 1_000;
 /// Maximum passages of all documents of an upsert.
 const PASSAGES_MAX: usize = 20_000;
 /// Maximum size in bytes of the text of a passage, and of its context.
@@ -56,7 +56,11 @@ pub struct IndexedDocument {
     pub passages: Vec<Passage>,
 }
 
-pub(crate) fn at_most(field: &str, count: usize, most: usize, what: &str) -> Result<()> {
+/// Checks the number of something. `what` names its unit.
+///
+/// # Errors
+/// `TOO_LARGE` with the name of the field.
+pub fn at_most(field: &str, count: usize, most: usize, what: &str) -> Result<()> {
     if count <= most {
         return Ok(());
     }
@@ -101,7 +105,7 @@ impl Embedding {
     }
 
     /// Returns the values scaled to length 1.
-    pub(crate) fn unit(&self) -> Vec<f32> {
+    pub fn unit(&self) -> Vec<f32> {
         let norm = norm(&self.values);
         self.values.iter().map(|value| value / norm).collect()
     }
@@ -110,6 +114,11 @@ impl Embedding {
 /// Returns the length of a vector. A length beyond the range of `f32` is infinite.
 fn norm(values: &[f32]) -> f32 {
     values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt() as f32
+}
+
+/// Returns the text under which a metadata entry is indexed. The length of the key makes the text unique.
+pub fn metadata_text(key: &str, value: &str) -> String {
+    format!("{}:{key}{value}", key.len())
 }
 
 impl IndexedDocument {
@@ -152,7 +161,7 @@ impl IndexedDocument {
 ///
 /// # Errors
 /// `INVALID_FIELD` or `TOO_LARGE` with the name of the field.
-pub(crate) fn validate_upsert(documents: &[IndexedDocument]) -> Result<()> {
+pub fn validate_upsert(documents: &[IndexedDocument]) -> Result<()> {
     at_most("documents", documents.len(), DOCUMENTS_MAX, "documents")?;
     let mut ids = BTreeSet::new();
     let (mut passages, mut bytes) = (0usize, 0usize);
@@ -210,6 +219,11 @@ mod tests {
             validate_upsert(&[document(vec![language("pt-br"), Passage { number: 1, ..with_vector(vec![0.5]) }])])
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn metadata_texts_are_unique() {
+        assert_ne!(metadata_text("a", "bc"), metadata_text("ab", "c"));
     }
 
     #[test]
