@@ -41,7 +41,7 @@ pub(crate) struct Change<'a> {
 impl<'a> Change<'a> {
     /// Returns the passages after the change. Empty: the document is removed.
     fn passages(self) -> &'a [Passage] {
-        self.new.map_or(&[], |new| &new.passages)
+        self.new.map(|new| new.passages.as_slice()).unwrap_or_default()
     }
 
     /// Returns true if the index has a later generation.
@@ -85,24 +85,20 @@ impl<'a> Step<'a> {
         Self { change, expected, write, record, purged }
     }
 
-    /// Plans the next change of the record.
-    fn next(mut self, token: String, change: impl FnOnce(&mut DocumentRecord, &str, Change<'a>)) -> Self {
-        self.expected = Some(std::mem::replace(&mut self.record.token, token));
-        change(&mut self.record, &self.write, self.change);
+    /// Plans the switch: the record makes this write live, or the document unfindable.
+    fn switch(mut self, token: String) -> Self {
+        let record = &mut self.record;
+        let passages = self.change.passages();
+        self.expected = Some(std::mem::replace(&mut record.token, token));
+        record.live = (!passages.is_empty()).then(|| self.write.clone());
+        record.passages = u32::try_from(passages.len()).unwrap_or(u32::MAX);
+        record.generation = self.change.new.map_or(record.generation, |new| new.generation);
         self
     }
 
     fn is_removal(&self) -> bool {
         self.change.passages().is_empty()
     }
-}
-
-/// Makes the write live, or the document unfindable.
-fn switch(record: &mut DocumentRecord, write: &str, change: Change<'_>) {
-    let passages = change.passages();
-    record.live = (!passages.is_empty()).then(|| write.to_owned());
-    record.passages = u32::try_from(passages.len()).unwrap_or(u32::MAX);
-    record.generation = change.new.map_or(record.generation, |new| new.generation);
 }
 
 /// The end of an attempt.
@@ -158,15 +154,16 @@ impl QdrantIndex {
             Advance::Won { steps, lost } => (steps, lost),
             Advance::NotUsable { state, steps } => return self.undo(org, steps, state).await,
         };
-        self.delete_writes(org, claimed.iter().flat_map(|step| &step.purged)).await?;
+        let purged: Vec<&str> = claimed.iter().flat_map(|step| &step.purged).map(String::as_str).collect();
+        self.delete_writes(org, &purged).await?;
         self.store_passages(org, &claimed).await?;
-        let steps = claimed.into_iter().map(|step| step.next(self.new_id(), switch)).collect();
+        let steps = claimed.into_iter().map(|step| step.switch(self.new_id())).collect();
         let (switched, lost) = match self.advance(org, steps).await? {
             Advance::Won { steps, lost } => (steps, lost),
             Advance::NotUsable { state, steps } => return self.undo(org, steps, state).await,
         };
         // A write that lost was superseded, so that no record names its points.
-        self.delete_writes(org, lost.iter().map(|step| &step.write)).await?;
+        self.delete_writes(org, &writes_of(&lost)).await?;
         conflicts.extend(lost);
         self.remember(org, switched.iter().map(|step| &step.record));
         self.clean_up(org, switched).await?;
@@ -179,13 +176,12 @@ impl QdrantIndex {
             return Ok(Advance::Won { steps, lost: Vec::new() });
         }
         let (known, new): (Vec<&Step<'_>>, Vec<&Step<'_>>) = steps.iter().partition(|step| step.expected.is_some());
-        let points = |steps: &[&Step<'_>]| steps.iter().map(|step| step.record.point(org)).collect::<Vec<_>>();
         if !new.is_empty() {
-            self.collection.upsert(points(&new), Condition::Absent).await?;
+            self.collection.upsert(points(org, &new), Condition::Absent).await?;
         }
         if !known.is_empty() {
             let unchanged = of_tokens(org, known.iter().filter_map(|step| step.expected.as_deref()));
-            self.collection.upsert(points(&known), Condition::Matches(unchanged)).await?;
+            self.collection.upsert(points(org, &known), Condition::Matches(unchanged)).await?;
         }
         let documents: Vec<&DocumentId> = steps.iter().map(|step| step.change.document).collect();
         let Records { state, documents: records } = self.records(org, &documents).await?;
@@ -200,8 +196,9 @@ impl QdrantIndex {
 
     /// Removes the traces of steps in an index that was emptied or deleted meanwhile.
     async fn undo<'a>(&self, org: &OrgId, steps: Vec<Step<'a>>, state: IndexState) -> Result<Attempt<'a>, Failure> {
-        self.delete_writes(org, steps.iter().map(|step| &step.write)).await?;
-        self.delete_records(org, steps.iter().map(|step| &step.record)).await?;
+        self.delete_writes(org, &writes_of(&steps)).await?;
+        let tokens: Vec<&str> = steps.iter().map(|step| step.record.token.as_str()).collect();
+        self.delete_records(org, &tokens).await?;
         Ok(Attempt::NotUsable(state))
     }
 
@@ -232,45 +229,54 @@ impl QdrantIndex {
 
     /// Removes the points of former writes, and the records of removed documents.
     async fn clean_up(&self, org: &OrgId, steps: Vec<Step<'_>>) -> Result<(), Failure> {
-        let former = |step: &&Step<'_>| step.record.writes.len() > 1 || step.is_removal();
-        let steps: Vec<&Step<'_>> = steps.iter().filter(former).collect();
-        let is_former = |step: &Step<'_>, write: &str| write != step.write;
-        let writes = steps.iter().flat_map(|step| step.record.writes.iter().filter(|write| is_former(step, write)));
-        self.delete_writes(org, writes).await?;
-        let (removed, stored): (Vec<&Step<'_>>, Vec<&Step<'_>>) = steps.into_iter().partition(|step| step.is_removal());
-        self.delete_records(org, removed.iter().map(|step| &step.record)).await?;
+        let mut former: Vec<&str> = Vec::new();
+        for step in &steps {
+            former.extend(step.record.writes.iter().map(String::as_str).filter(|write| *write != step.write));
+        }
+        self.delete_writes(org, &former).await?;
+        let (mut removed, mut stored, mut cleaned) = (Vec::new(), Vec::new(), Vec::new());
+        for step in &steps {
+            let token = step.record.token.as_str();
+            if step.is_removal() {
+                removed.push(token);
+            } else if step.record.writes.len() > 1 {
+                stored.push(token);
+                let writes = vec![step.write.clone()];
+                let record = DocumentRecord { writes, token: self.new_id(), ..step.record.clone() };
+                cleaned.push(record.point(org));
+            }
+        }
+        self.delete_records(org, &removed).await?;
         if stored.is_empty() {
             return Ok(());
         }
-        let unchanged = of_tokens(org, stored.iter().map(|step| step.record.token.as_str()));
-        let cleaned = stored.iter().map(|step| {
-            let writes = vec![step.write.clone()];
-            DocumentRecord { writes, token: self.new_id(), ..step.record.clone() }.point(org)
-        });
         // A record that another write claimed keeps the names of the writes, which that write removes.
-        self.collection.upsert(cleaned.collect(), Condition::Matches(unchanged)).await
+        let unchanged = of_tokens(org, stored.into_iter());
+        self.collection.upsert(cleaned, Condition::Matches(unchanged)).await
     }
 
-    async fn delete_writes<'a>(&self, org: &OrgId, writes: impl Iterator<Item = &'a String>) -> Result<(), Failure> {
-        let writes: Vec<&str> = writes.map(String::as_str).collect();
+    async fn delete_writes(&self, org: &OrgId, writes: &[&str]) -> Result<(), Failure> {
         for writes in writes.chunks(FILTERED_MAX) {
             self.collection.delete(of_writes(org, writes.iter().copied())).await?;
         }
         Ok(())
     }
 
-    /// Removes the records that are unchanged.
-    async fn delete_records<'a>(
-        &self,
-        org: &OrgId,
-        records: impl Iterator<Item = &'a DocumentRecord>,
-    ) -> Result<(), Failure> {
-        let tokens: Vec<&str> = records.map(|record| record.token.as_str()).collect();
+    /// Removes the records with these tokens. Records that were changed have other tokens.
+    async fn delete_records(&self, org: &OrgId, tokens: &[&str]) -> Result<(), Failure> {
         for tokens in tokens.chunks(FILTERED_MAX) {
             self.collection.delete(of_tokens(org, tokens.iter().copied())).await?;
         }
         Ok(())
     }
+}
+
+fn writes_of<'a>(steps: &'a [Step<'_>]) -> Vec<&'a str> {
+    steps.iter().map(|step| step.write.as_str()).collect()
+}
+
+fn points(org: &OrgId, steps: &[&Step<'_>]) -> Vec<PointStruct> {
+    steps.iter().map(|step| step.record.point(org)).collect()
 }
 
 /// The result of storing records.
@@ -351,7 +357,7 @@ mod tests {
         assert_eq!((step.expected.as_deref(), step.record.token.as_str()), (Some("before"), "t1"));
         assert_eq!((step.record.live.as_deref(), step.record.generation), (Some("w1"), 2));
         assert_eq!(step.record.writes, ["w1", "w2"]);
-        let step = step.next("t2".to_owned(), switch);
+        let step = step.switch("t2".to_owned());
         assert_eq!((step.expected.as_deref(), step.record.token.as_str()), (Some("t1"), "t2"));
         assert_eq!((step.record.live.as_deref(), step.record.generation), (Some("w2"), 3));
         assert_eq!((step.record.passages, step.is_removal()), (2, false));
@@ -363,7 +369,7 @@ mod tests {
         let removal = Change { document: &empty.document, new: Some(&empty) };
         let step = Step::claim(removal, Some(record(Some("w1"), &["w1"])), "w2".to_owned(), "t".to_owned());
         assert!(step.is_removal());
-        assert_eq!(step.next("t2".to_owned(), switch).record.live, None);
+        assert_eq!(step.switch("t2".to_owned()).record.live, None);
         let change = Change { document: &earlier.document, new: Some(&earlier) };
         assert!(change.is_stale(&record(Some("w1"), &[])));
         assert!(!change.is_stale(&record(None, &["w1"])), "a claim without an end has no generation");
