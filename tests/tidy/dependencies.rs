@@ -43,6 +43,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-passages", ""),
     ("folio-index", "permits"),
     ("folio-index-conformance", "index"),
+    ("folio-index-qdrant", "breaker index storage storage-client"),
     (
         "folio-operations",
         "accounts credit documents export history jobs llm metering permits providers resources storage tools webhooks",
@@ -74,7 +75,16 @@ const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
     ("ractor", &["folio-conversation", "folio-jobs", "folio-metering", "folio-node", "folio-documents"]),
     (
         "tonic",
-        &["folio-proto", "folio-client", "folio-process", "folio-cluster", "folio-gateway", "folio-node", "folio"],
+        &[
+            "folio-proto",
+            "folio-client",
+            "folio-process",
+            "folio-cluster",
+            "folio-gateway",
+            "folio-node",
+            "folio",
+            "folio-index-qdrant",
+        ],
     ),
     ("hayro-interpret", &["folio-documents"]),
     ("hmac", &["folio-accounts", "folio-cluster"]),
