@@ -92,7 +92,6 @@ async fn the_adapter_conforms_to_the_port() {
     suite(&fixture, "second").await.unwrap();
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 #[tokio::test(flavor = "multi_thread")]
 async fn the_adapter_conforms_to_the_port_on_the_named_server() {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());

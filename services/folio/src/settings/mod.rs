@@ -1,6 +1,7 @@
 //! The settings of the binary: each component's options in its own section.
 
 mod consistency;
+mod index;
 mod limits;
 mod server;
 mod storage;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Flags, SettingsArguments};
 
+pub(crate) use index::IndexOptions;
 pub(crate) use limits::LimitOptions;
 pub(crate) use server::{Role, ServerOptions};
 pub(crate) use storage::{BucketOptions, StorageOptions};
@@ -44,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) documents: folio_documents::Options,
     /// The clean-up after deletions.
     pub(crate) cleanup: folio_documents::CleanupOptions,
+    /// The index of passages.
+    pub(crate) index: IndexOptions,
     /// The default quotas of organizations.
     pub(crate) limits: LimitOptions,
     pub(crate) credit: folio_metering::Options,
@@ -126,6 +130,7 @@ impl Settings {
             self.jobs.check(),
             self.documents.check(),
             self.cleanup.check(),
+            self.index.check(),
             self.limits.check(),
             self.credit.check(),
             self.purchases.check(),
