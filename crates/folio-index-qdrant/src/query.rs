@@ -1,6 +1,6 @@
 //! Searches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use folio_index::adapter::{CANDIDATES_MIN, LANGUAGES_MAX, PassageKey, Ranking, join, search_words, skipped, sort};
@@ -54,6 +54,32 @@ fn candidate(point: &ScoredPoint) -> Option<Candidate> {
         generation: get_text(&point.payload, key::GENERATION)?.parse().ok()?,
     };
     Some(Candidate { key, score: point.score, write: write.to_owned() })
+}
+
+/// The documents that a search found, as they were read last.
+#[derive(Default)]
+struct Seen {
+    /// None: the document has no record.
+    records: BTreeMap<DocumentId, Option<DocumentRecord>>,
+    /// Found writes that were not live, with their documents.
+    strays: BTreeMap<String, DocumentId>,
+}
+
+impl Seen {
+    fn live(&self, document: &DocumentId) -> Option<&str> {
+        self.records.get(document)?.as_ref()?.live.as_deref()
+    }
+
+    /// Returns the writes whose passages the next query leaves out.
+    fn dropped(&self) -> BTreeSet<&str> {
+        let mut dropped = BTreeSet::new();
+        for record in self.records.values().flatten() {
+            dropped.extend(record.writes.iter().map(String::as_str));
+        }
+        dropped.extend(self.strays.keys().map(String::as_str));
+        self.records.keys().filter_map(|document| self.live(document)).for_each(|live| _ = dropped.remove(live));
+        dropped
+    }
 }
 
 impl QdrantIndex {
@@ -141,14 +167,14 @@ impl QdrantIndex {
         plans: [PartPlan; 2],
     ) -> Result<[(Ranking, PartUse); 2], Failure> {
         let parts: Vec<&Part> = plans.iter().filter_map(PartPlan::part).collect();
-        let mut dropped: BTreeSet<String> = BTreeSet::new();
+        let mut seen = Seen::default();
         let mut found = Vec::new();
         if !parts.is_empty() && !matches_nothing(search) {
             let mut rounds = 0;
             found = loop {
-                let results = self.collection.query(queries(org, search, &parts, &dropped)).await?;
+                let results = self.collection.query(queries(org, search, &parts, &seen)).await?;
                 let candidates: Vec<Vec<Candidate>> = results.iter().map(candidates).collect();
-                if self.confirm(org, &candidates, &mut dropped).await? {
+                if self.confirm(org, &candidates, &mut seen).await? {
                     break candidates;
                 }
                 rounds += 1;
@@ -171,35 +197,37 @@ impl QdrantIndex {
         }))
     }
 
-    /// Returns true if all candidates are of writes that were live before and after the query. Otherwise adds the writes
-    /// that are not live to `dropped`.
-    async fn confirm(
-        &self,
-        org: &OrgId,
-        candidates: &[Vec<Candidate>],
-        dropped: &mut BTreeSet<String>,
-    ) -> Result<bool, Failure> {
-        let documents: BTreeSet<&DocumentId> = candidates.iter().flatten().map(|found| &found.key.document).collect();
+    /// Returns true if all candidates are of live writes, and no document changed since it was read before the query.
+    /// Records the documents for the next query.
+    async fn confirm(&self, org: &OrgId, candidates: &[Vec<Candidate>], seen: &mut Seen) -> Result<bool, Failure> {
+        let mut documents: BTreeSet<DocumentId> = seen.records.keys().cloned().collect();
+        documents.extend(candidates.iter().flatten().map(|found| found.key.document.clone()));
         if documents.is_empty() {
             return Ok(true);
         }
-        let records = self.records(org, &documents.iter().copied().collect::<Vec<_>>()).await?;
+        let mut records = self.records(org, &documents.iter().collect::<Vec<_>>()).await?;
         if records.state == IndexState::Torn {
             return Err(Error::unavailable(Reason::StoreUnavailable, "the index of passages is damaged").into());
         }
-        let live = |document: &DocumentId| records.documents.get(document).and_then(|record| record.live.as_deref());
         let mut is_confirmed = true;
-        for Candidate { key, write, .. } in candidates.iter().flatten() {
-            if live(&key.document) != Some(write.as_str()) {
-                dropped.insert(write.clone());
-                is_confirmed = false;
-            }
-        }
         for document in documents {
-            let Some(write) = live(document) else { continue };
+            let record = records.documents.remove(&document);
+            let now = record.as_ref().and_then(|record| record.live.as_deref());
             let entry = (org.clone(), document.clone());
-            if self.live.get(&entry).as_deref() != Some(write) {
-                self.live.insert(entry, Arc::from(write));
+            let remembered = self.live.get(&entry);
+            let before = match seen.records.contains_key(&document) {
+                true => seen.live(&document),
+                false => remembered.as_deref(),
+            };
+            is_confirmed &= now == before;
+            if let Some(now) = now.filter(|now| remembered.as_deref() != Some(*now)) {
+                self.live.insert(entry, Arc::from(now));
+            }
+            seen.records.insert(document, record);
+        }
+        for Candidate { key, write, .. } in candidates.iter().flatten() {
+            if seen.live(&key.document) != Some(write.as_str()) {
+                seen.strays.insert(write.clone(), key.document.clone());
                 is_confirmed = false;
             }
         }
@@ -230,8 +258,8 @@ fn matches_nothing(search: &Search) -> bool {
     search.filter.documents.as_ref().is_some_and(Vec::is_empty)
 }
 
-fn queries(org: &OrgId, search: &Search, parts: &[&Part], dropped: &BTreeSet<String>) -> Vec<QueryPoints> {
-    let filter: wire::Filter = of_search(org, &search.filter, dropped.iter().map(String::as_str));
+fn queries(org: &OrgId, search: &Search, parts: &[&Part], seen: &Seen) -> Vec<QueryPoints> {
+    let filter: wire::Filter = of_search(org, &search.filter, seen.dropped().into_iter());
     let payload = payload_keys(&[key::DOCUMENT, key::NUMBER, key::GENERATION, key::WRITE]);
     let limit = u64::from(search.limit.max(CANDIDATES_MIN));
     let of_part = |part: &&Part| QueryPoints {
@@ -249,4 +277,32 @@ fn queries(org: &OrgId, search: &Search, parts: &[&Part], dropped: &BTreeSet<Str
 /// Returns the found passages of a part. Damaged points are left out.
 fn candidates(result: &BatchResult) -> Vec<Candidate> {
     result.result.iter().filter_map(candidate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_leaves_out_the_writes_that_are_not_live() {
+        let document = DocumentId::derive(&["a"]);
+        let record = |live: Option<&str>| DocumentRecord {
+            document: document.clone(),
+            generation: 1,
+            passages: 1,
+            live: live.map(str::to_owned),
+            writes: vec!["former".to_owned(), "live".to_owned(), "claimed".to_owned()],
+            token: String::new(),
+        };
+        let mut seen = Seen::default();
+        assert!(seen.dropped().is_empty());
+        seen.strays.insert("stray".to_owned(), document.clone());
+        seen.records.insert(document.clone(), Some(record(Some("live"))));
+        assert_eq!(seen.dropped(), ["claimed", "former", "stray"].into());
+        // A write that became live is found again.
+        seen.records.insert(document.clone(), Some(record(Some("stray"))));
+        assert_eq!(seen.dropped(), ["claimed", "former", "live"].into());
+        seen.records.insert(document, None);
+        assert_eq!(seen.dropped(), ["stray"].into());
+    }
 }
