@@ -61,8 +61,8 @@ fn candidate(point: &ScoredPoint) -> Option<Candidate> {
 struct Seen {
     /// None: the document has no record.
     records: BTreeMap<DocumentId, Option<DocumentRecord>>,
-    /// Found writes that were not live, with their documents.
-    strays: BTreeMap<String, DocumentId>,
+    /// Found writes that were not live.
+    strays: BTreeSet<String>,
 }
 
 impl Seen {
@@ -76,7 +76,7 @@ impl Seen {
         for record in self.records.values().flatten() {
             dropped.extend(record.writes.iter().map(String::as_str));
         }
-        dropped.extend(self.strays.keys().map(String::as_str));
+        dropped.extend(self.strays.iter().map(String::as_str));
         self.records.keys().filter_map(|document| self.live(document)).for_each(|live| _ = dropped.remove(live));
         dropped
     }
@@ -227,7 +227,7 @@ impl QdrantIndex {
         }
         for Candidate { key, write, .. } in candidates.iter().flatten() {
             if seen.live(&key.document) != Some(write.as_str()) {
-                seen.strays.insert(write.clone(), key.document.clone());
+                seen.strays.insert(write.clone());
                 is_confirmed = false;
             }
         }
@@ -296,7 +296,7 @@ mod tests {
         };
         let mut seen = Seen::default();
         assert!(seen.dropped().is_empty());
-        seen.strays.insert("stray".to_owned(), document.clone());
+        seen.strays.insert("stray".to_owned());
         seen.records.insert(document.clone(), Some(record(Some("live"))));
         assert_eq!(seen.dropped(), ["claimed", "former", "stray"].into());
         // A write that became live is found again.
