@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use folio_types::limits::{METADATA_MAX, METADATA_VALUE_BYTES, NAME_CHARS, TAGS_MAX};
 use folio_types::{DocumentId, Error, Reason, Result, TagId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// Maximum documents of an upsert or of a deletion.
 pub const DOCUMENTS_MAX: usize = 1_000;
@@ -21,16 +22,17 @@ const DIMENSIONS_MAX: usize = 4_096;
 const LANGUAGE_BYTES: usize = 16;
 
 /// A vector of an embedding model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Embedding {
     /// Name of the vector space, such as provider and model. Only vectors of the same space are compared.
     pub space: String,
     /// 1 to 4,096 finite numbers, which are not all zero. Vectors are compared by their angle.
+    #[serde(with = "folio_types::numbers")]
     pub values: Vec<f32>,
 }
 
 /// A passage of a document.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Passage {
     /// Position in the document.
     pub number: u32,
@@ -44,7 +46,7 @@ pub struct Passage {
 }
 
 /// One generation of the passages of a document.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IndexedDocument {
     pub document: DocumentId,
     /// A later generation has a larger number.

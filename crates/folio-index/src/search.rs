@@ -2,6 +2,7 @@
 
 use folio_types::limits::{METADATA_MAX, TAGS_MAX};
 use folio_types::{DocumentId, Error, Result, TagId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::passage::{Embedding, at_most, validate_language, validate_metadata};
 
@@ -15,7 +16,7 @@ const FILTER_DOCUMENTS_MAX: usize = 1_000;
 const FILTER_LANGUAGES_MAX: usize = 20;
 
 /// Conditions on passages, all of which apply. The default matches every passage.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Filter {
     /// Passages of any of these documents. None: of all documents. Empty: no passage matches.
     pub documents: Option<Vec<DocumentId>>,
@@ -32,7 +33,7 @@ pub struct Filter {
 }
 
 /// A hybrid search. Operators, quotes and wildcards in the text have no meaning.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Search {
     /// Words for the lexical part. Empty: the dense part only.
     pub text: String,

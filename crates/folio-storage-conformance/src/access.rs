@@ -19,7 +19,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     uses(context).await?;
     accounts(context).await?;
     budgets(context).await?;
-    vectors(context).await
+    vectors(context).await?;
+    index_holders(context).await
 }
 
 /// A row is written under the values of the row and of its guard, and belongs to one group of one organization.
@@ -257,6 +258,18 @@ async fn budgets(context: &Context) -> Outcome {
         .await?;
     take_back(job).await?;
     same!(store.read(org, &second.root).await?, None, "the budget of a deleted thread after a late settlement");
+    Ok(())
+}
+
+/// The last recorded holder of an index is returned, and belongs to one organization.
+async fn index_holders(context: &Context) -> Outcome {
+    let (store, org) = (context.stores.index_holders(), &context.org);
+    same!(store.holder(org).await?, None, "the holder of an index that no node has built");
+    for address in ["a:1", "a:1", "b:1", "a:1"] {
+        store.record(org, address).await?;
+        same!(store.holder(org).await?, Some(address.to_owned()), "the holder that was recorded last");
+    }
+    same!(store.holder(&context.other()).await?, None, "the holder of the index of another organization");
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use folio_resources::{
     decode_value, encode_value,
 };
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
-use folio_types::{DocumentId, JobId, OrgId, Result, ThreadId, Timestamp, UnknownFields};
+use folio_types::{DocumentId, JobId, OrgId, Result, ThreadId, Timestamp, UnknownFields, numbers};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -211,32 +211,17 @@ pub struct CachedVector {
     pub vector: Vec<f32>,
 }
 
-/// Numbers as Base64 of their bytes, little-endian: about half of their decimal notation.
-mod numbers {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::STANDARD_NO_PAD;
-    use serde::de::Error as _;
-    use serde::{Deserialize as _, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(numbers: &[f32], serializer: S) -> Result<S::Ok, S::Error> {
-        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        serializer.serialize_str(&STANDARD_NO_PAD.encode(bytes))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
-        let bytes = STANDARD_NO_PAD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)?;
-        let (numbers, rest) = bytes.as_chunks::<4>();
-        if !rest.is_empty() {
-            return Err(D::Error::custom("the bytes of numbers are incomplete"));
-        }
-        Ok(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
-    }
-}
-
 /// A slot of the cache of vectors that a vector of a document has used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CachedVectorSlot {
     pub slot: u16,
+}
+
+/// The node that has the complete index of passages of an organization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexHolder {
+    /// The address of the node, which remains the same when the node restarts.
+    pub address: String,
 }
 
 /// The time of the last late record of an hour.
@@ -341,6 +326,7 @@ stored! {
         "usage_late" => LateUsage,
         "cached_vector" => CachedVector,
         "cached_vector_slot" => CachedVectorSlot,
+        "index_holder" => IndexHolder,
         "list_row" => ListRow,
         "name" => NameRow,
         "reference" => Reference,

@@ -13,6 +13,7 @@ mod budgets;
 mod credit;
 mod erasure;
 mod health;
+mod index_holders;
 mod job_pages;
 mod job_records;
 mod open_turns;
@@ -37,6 +38,7 @@ pub use budgets::BudgetStore;
 pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};
+pub use index_holders::IndexHolderStore;
 pub use job_pages::JobPageStore;
 pub use job_records::{JOB_HINTS, JobRecordStore, create_job, encode_outcome, hint_job, hinted_job, hinted_queue};
 pub use open_turns::OpenTurnStore;
@@ -68,8 +70,8 @@ pub struct Stores {
     /// [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
     /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::accounts`] that of sessions,
-    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, and [`Stores::vector_cache`] that of
-    /// cached vectors.
+    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::index_holders`] that of
+    /// holders of indexes, and [`Stores::vector_cache`] that of cached vectors.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -95,6 +97,10 @@ impl Stores {
 
     pub fn job_pages(&self) -> JobPageStore {
         JobPageStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn index_holders(&self) -> IndexHolderStore {
+        IndexHolderStore::new(Arc::clone(&self.rows))
     }
 
     pub fn vector_cache(&self) -> VectorCache {
