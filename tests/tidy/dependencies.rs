@@ -43,6 +43,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-passages", ""),
     ("folio-index", "permits"),
     ("folio-index-conformance", "index"),
+    ("folio-index-placed", "cluster index storage"),
     ("folio-index-qdrant", "breaker index storage storage-client"),
     (
         "folio-operations",

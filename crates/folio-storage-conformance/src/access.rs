@@ -1,8 +1,9 @@
 //! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`],
-//! [`folio_storage::BudgetStore`] and [`folio_storage::VectorCache`].
+//! [`folio_storage::BudgetStore`], [`folio_storage::IndexHolderStore`] and [`folio_storage::VectorCache`].
 
 use folio_credit::{Budget, Share};
 use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, User};
+use folio_storage::value::IndexHolder;
 use folio_storage::{ConditionalRow, VectorKey};
 use folio_types::access::Role;
 use folio_types::{
@@ -261,14 +262,30 @@ async fn budgets(context: &Context) -> Outcome {
     Ok(())
 }
 
-/// The last recorded holder of an index is returned, and belongs to one organization.
+/// The holder of an index is the node that was recorded last, and belongs to one organization.
 async fn index_holders(context: &Context) -> Outcome {
     let (store, org) = (context.stores.index_holders(), &context.org);
-    same!(store.holder(org).await?, None, "the holder of an index that no node has built");
-    for address in ["a:1", "a:1", "b:1", "a:1"] {
-        store.record(org, address).await?;
-        same!(store.holder(org).await?, Some(address.to_owned()), "the holder that was recorded last");
+    let holder =
+        |address: &str, term, is_complete| Some(IndexHolder { address: address.to_owned(), term, is_complete });
+    same!(store.holder(org).await?, None, "the holder of an index that no node has written");
+    check!(!store.complete(org, "a:1", 1).await?, "an index without a holder is complete");
+    for _ in 0..2 {
+        store.claim(org, "a:1").await?;
+        same!(store.holder(org).await?, holder("a:1", 1, false), "the holder after a claim");
     }
+    same!(store.begin(org, "a:1").await?, 2, "the term of a rebuild");
+    for _ in 0..2 {
+        check!(store.complete(org, "a:1", 2).await?, "a rebuilt index is not complete");
+        store.claim(org, "a:1").await?;
+        same!(store.holder(org).await?, holder("a:1", 2, true), "the holder of a complete index after its claim");
+    }
+    store.claim(org, "b:1").await?;
+    same!(store.holder(org).await?, holder("b:1", 3, false), "the holder after the claim of another node");
+    check!(!store.complete(org, "a:1", 3).await?, "the index of a former holder is complete");
+    same!(store.begin(org, "a:1").await?, 4, "the term of a rebuild by a former holder");
+    store.claim(org, "b:1").await?;
+    store.claim(org, "a:1").await?;
+    check!(!store.complete(org, "a:1", 4).await?, "an index that another node replaced during its rebuild is complete");
     same!(store.holder(&context.other()).await?, None, "the holder of the index of another organization");
     Ok(())
 }

@@ -217,11 +217,15 @@ pub struct CachedVectorSlot {
     pub slot: u16,
 }
 
-/// The node that has the complete index of passages of an organization.
+/// The node that has the index of passages of an organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexHolder {
     /// The address of the node, which remains the same when the node restarts.
     pub address: String,
+    /// Increases with each change of the node, and with each rebuild.
+    pub term: u64,
+    /// True: the index contains every document that was written to it or to the index of a former holder.
+    pub is_complete: bool,
 }
 
 /// The time of the last late record of an hour.

@@ -1,7 +1,7 @@
-//! The node that has the complete index of passages of each organization, as rows of a [`RowStore`].
+//! The node that has the index of passages of each organization, as rows of a [`RowStore`].
 //!
-//! A node records itself before it builds an index, and compares the record before each write. The index of a node that
-//! another one replaced is therefore known to be incomplete, also after a restart.
+//! A node records itself before it writes to an index, and its index is complete after it was rebuilt. So the index of a
+//! node that another one replaced is known to lack writes, also after a restart.
 
 use std::sync::Arc;
 
@@ -36,29 +36,63 @@ impl IndexHolderStore {
         Self(rows)
     }
 
-    /// Returns the address of the node that was recorded last. None: no node built an index of the organization.
-    pub async fn holder(&self, org: &OrgId) -> Result<Option<String>> {
-        let row = self.row(org).await?;
-        row.map(|row| Ok(decode::<IndexHolder>(&row)?.address)).transpose()
+    /// Returns the node that was recorded last. None: no node has written to an index of the organization.
+    pub async fn holder(&self, org: &OrgId) -> Result<Option<IndexHolder>> {
+        self.row(org).await?.map(|row| decode(&row)).transpose()
     }
 
-    /// Records a node. Idempotent.
+    /// Records a node whose index lacks documents, unless the node is the recorded one. Idempotent.
     ///
     /// # Errors
     /// `STORE_UNAVAILABLE` if other nodes record themselves at the same time.
-    pub async fn record(&self, org: &OrgId, address: &str) -> Result<()> {
-        let after = encode(&IndexHolder { address: address.to_owned() })?;
+    pub async fn claim(&self, org: &OrgId, address: &str) -> Result<()> {
+        self.change(org, address, |holder| holder.address == address).await.map(drop)
+    }
+
+    /// Records a node that begins to build its index. Returns the term of the record.
+    ///
+    /// # Errors
+    /// `STORE_UNAVAILABLE` if other nodes record themselves at the same time.
+    pub async fn begin(&self, org: &OrgId, address: &str) -> Result<u64> {
+        self.change(org, address, |_| false).await
+    }
+
+    /// Records that the index which a node began to build in this term is complete. Returns false if the record has
+    /// another term. Idempotent.
+    pub async fn complete(&self, org: &OrgId, address: &str, term: u64) -> Result<bool> {
+        let Some(before) = self.row(org).await? else { return Ok(false) };
+        let holder: IndexHolder = decode(&before)?;
+        if holder.address != address || holder.term != term {
+            return Ok(false);
+        }
+        Ok(holder.is_complete || self.replace(org, Some(before), &IndexHolder { is_complete: true, ..holder }).await?)
+    }
+
+    /// Records a node under the next term, unless the record is sufficient. Returns the term of the record.
+    async fn change(
+        &self,
+        org: &OrgId,
+        address: &str,
+        is_sufficient: impl Fn(&IndexHolder) -> bool + Send + Sync,
+    ) -> Result<u64> {
         for _ in 0..ATTEMPTS {
             let before = self.row(org).await?;
-            if before.as_ref() == Some(&after) {
-                return Ok(());
+            let holder = before.as_deref().map(decode::<IndexHolder>).transpose()?;
+            if let Some(holder) = holder.as_ref().filter(|holder| is_sufficient(holder)) {
+                return Ok(holder.term);
             }
-            let row = ConditionalRow { group: group(), key: key(), before, after: after.clone(), guard: None };
-            if self.0.compare_and_set(org, row).await? {
-                return Ok(());
+            let term = holder.map_or(1, |holder| holder.term.saturating_add(1));
+            let after = IndexHolder { address: address.to_owned(), term, is_complete: false };
+            if self.replace(org, before, &after).await? {
+                return Ok(term);
             }
         }
         Err(Error::unavailable(Reason::StoreUnavailable, "several nodes claim an index of passages at the same time"))
+    }
+
+    async fn replace(&self, org: &OrgId, before: Option<Vec<u8>>, after: &IndexHolder) -> Result<bool> {
+        let row = ConditionalRow { group: group(), key: key(), before, after: encode(after)?, guard: None };
+        self.0.compare_and_set(org, row).await
     }
 
     async fn row(&self, org: &OrgId) -> Result<Option<Vec<u8>>> {
