@@ -18,11 +18,15 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 /// Encoded size of a document without passages, and of a passage without texts and vectors, in bytes.
 const OVERHEAD_BYTES: usize = 512;
 
-/// Returns an upper bound of the encoded size of a passage in bytes. A control character of a text has six.
+/// Returns the encoded size of a text in bytes. A control character has six.
+fn escaped(text: &str) -> usize {
+    let size = |c: char| if c < ' ' { 6 } else { c.len_utf8() + usize::from(c == '"' || c == '\\') };
+    text.chars().map(size).fold(0, usize::saturating_add)
+}
+
+/// Returns an upper bound of the encoded size of a passage in bytes.
 fn size_of_passage(passage: &Passage) -> usize {
-    let escaped =
-        |text: &str| text.chars().map(|c| if c < ' ' { 6 } else { c.len_utf8() + usize::from(c == '"' || c == '\\') });
-    let texts = escaped(&passage.text).chain(escaped(&passage.context)).fold(OVERHEAD_BYTES, usize::saturating_add);
+    let texts = escaped(&passage.text).saturating_add(escaped(&passage.context)).saturating_add(OVERHEAD_BYTES);
     let of_vector = |dimensions: usize| dimensions.saturating_mul(6).saturating_add(OVERHEAD_BYTES);
     passage.vectors.iter().map(|vector| of_vector(vector.values.len())).fold(texts, usize::saturating_add)
 }
