@@ -1,7 +1,7 @@
 //! Filters. Each begins with the organization, so that no request reaches a point of another one.
 
-use folio_index::Filter as SearchFilter;
 use folio_index::adapter::metadata_text;
+use folio_index::{DocumentRule, Filter as SearchFilter};
 use folio_types::{DocumentId, OrgId, TagId};
 
 use crate::manifest::Kind;
@@ -61,15 +61,32 @@ pub(crate) fn of_state(org: &OrgId, state: &str) -> Filter {
     filter
 }
 
+fn nested(filter: Filter) -> Condition {
+    Condition { condition_one_of: Some(ConditionOneOf::Filter(filter)) }
+}
+
+/// Returns the conditions for all of these tags and metadata values.
+fn of_rule(tags: &[TagId], metadata: &[(String, String)]) -> Vec<Condition> {
+    let tags = tags.iter().map(|tag| equals(key::TAGS, tag.as_str()));
+    tags.chain(metadata.iter().map(|(name, value)| equals(key::METADATA, &metadata_text(name, value)))).collect()
+}
+
 /// Returns the filter of the passages that match the conditions of a search, without those of some writes.
 pub(crate) fn of_search<'a>(org: &OrgId, search: &SearchFilter, without: impl Iterator<Item = &'a str>) -> Filter {
-    let SearchFilter { documents, tags, metadata, from, before, languages } = search;
+    let SearchFilter { documents, tags, metadata, from, before, languages, collections } = search;
     let mut filter = of_kind(org, Kind::Passage);
     if let Some(documents) = documents {
         filter.must.push(any_of(key::DOCUMENT, documents.iter().map(DocumentId::as_str)));
     }
-    filter.must.extend(tags.iter().map(TagId::as_str).map(|tag| equals(key::TAGS, tag)));
-    filter.must.extend(metadata.iter().map(|(name, value)| equals(key::METADATA, &metadata_text(name, value))));
+    filter.must.extend(of_rule(tags, metadata));
+    if !collections.is_empty() {
+        let of_collection = |rule: &DocumentRule| {
+            // A filter without conditions matches every point.
+            nested(Filter { must: of_rule(&rule.tags, &rule.metadata), ..Filter::default() })
+        };
+        let should = collections.iter().map(of_collection).collect();
+        filter.must.push(nested(Filter { should, ..Filter::default() }));
+    }
     if !languages.is_empty() {
         filter.must.push(any_of(key::LANGUAGE, languages.iter().map(String::as_str)));
     }
@@ -131,10 +148,11 @@ mod tests {
             from: Some(Timestamp::UNIX_EPOCH),
             before: None,
             languages: vec!["de".to_owned()],
+            collections: vec![DocumentRule { tags: vec![TagId::derive(&["c"])], metadata: vec![] }],
         };
         let filter = of_search(&org(), &search, ["w"].into_iter());
-        // Organization, kind, documents, two tags, metadata, languages and dates.
-        assert_eq!((filter.must.len(), filter.must_not.len()), (8, 1), "{filter:?}");
+        // Organization, kind, documents, two tags, metadata, collections, languages and dates.
+        assert_eq!((filter.must.len(), filter.must_not.len()), (9, 1), "{filter:?}");
         assert!(of_search(&org(), &SearchFilter::default(), std::iter::empty()).must_not.is_empty());
     }
 }

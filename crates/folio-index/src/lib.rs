@@ -29,4 +29,4 @@ pub use embedded::{EmbeddedIndex, EmbeddedOptions};
 pub use fusion::{CANDIDATES_MIN, RRF_K, Ranked, fuse};
 pub use passage::{Embedding, IndexedDocument, Passage};
 pub use port::PassageIndex;
-pub use search::{Filter, Search};
+pub use search::{DocumentRule, Filter, Search};

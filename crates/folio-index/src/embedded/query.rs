@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::str::FromStr as _;
 
-use folio_types::DocumentId;
+use folio_types::{DocumentId, TagId};
 use tantivy::collector::TopDocs;
 use tantivy::columnar::{Column, StrColumn};
 use tantivy::query::{
-    BooleanQuery, BoostQuery, ConstScoreQuery, DisjunctionMaxQuery, EnableScoring, Occur, Query, RangeQuery, TermQuery,
-    TermSetQuery,
+    AllQuery, BooleanQuery, BoostQuery, ConstScoreQuery, DisjunctionMaxQuery, EnableScoring, Occur, Query, RangeQuery,
+    TermQuery, TermSetQuery,
 };
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocAddress, DocSet as _, Searcher, SegmentReader, TERMINATED, Term};
@@ -22,7 +22,7 @@ use crate::adapter::{CONTEXT_WEIGHT, LANGUAGES_MAX};
 use crate::analysis;
 use crate::answer::{Answer, Gap, IndexState, ListedDocument, PartUse};
 use crate::fusion::{CANDIDATES_MIN, PassageKey, Ranking, join, skipped, sort};
-use crate::search::{Filter, Search};
+use crate::search::{DocumentRule, Filter, Search};
 
 /// Returns the best passages of a usable index.
 pub(super) fn search(
@@ -51,17 +51,31 @@ fn any_of<'a>(field: Field, values: impl Iterator<Item = &'a str>) -> Box<dyn Qu
     Box::new(TermSetQuery::new(values.map(|value| Term::from_field_text(field, value))))
 }
 
+/// Returns the queries for all of these tags and metadata values.
+fn rule_queries(fields: &Fields, tags: &[TagId], metadata: &[(String, String)]) -> Vec<Box<dyn Query>> {
+    let tags = tags.iter().map(|tag| term_query(fields.tag, tag.as_str(), IndexRecordOption::Basic));
+    let metadata = metadata.iter().map(|(key, value)| -> Box<dyn Query> {
+        Box::new(TermQuery::new(fields.metadata_term(key, value), IndexRecordOption::Basic))
+    });
+    tags.chain(metadata).collect()
+}
+
 /// Returns the query of a filter. None: every passage matches.
 fn filter_query(fields: &Fields, filter: &Filter) -> Option<Box<dyn Query>> {
-    let Filter { documents, tags, metadata, from, before, languages } = filter;
+    let Filter { documents, tags, metadata, from, before, languages, collections } = filter;
     let mut conditions: Vec<Box<dyn Query>> = Vec::new();
     if let Some(documents) = documents {
         conditions.push(any_of(fields.document, documents.iter().map(DocumentId::as_str)));
     }
-    conditions.extend(tags.iter().map(|tag| term_query(fields.tag, tag.as_str(), IndexRecordOption::Basic)));
-    conditions.extend(metadata.iter().map(|(key, value)| -> Box<dyn Query> {
-        Box::new(TermQuery::new(fields.metadata_term(key, value), IndexRecordOption::Basic))
-    }));
+    conditions.extend(rule_queries(fields, tags, metadata));
+    if !collections.is_empty() {
+        let rule = |rule: &DocumentRule| -> Box<dyn Query> {
+            let queries = rule_queries(fields, &rule.tags, &rule.metadata);
+            // An intersection without queries would match nothing.
+            if queries.is_empty() { Box::new(AllQuery) } else { Box::new(BooleanQuery::intersection(queries)) }
+        };
+        conditions.push(Box::new(BooleanQuery::union(collections.iter().map(rule).collect())));
+    }
     if !languages.is_empty() {
         conditions.push(any_of(fields.language, languages.iter().map(String::as_str)));
     }
