@@ -48,6 +48,7 @@ export interface Platform<F> {
 export class Client<F> {
   readonly accounts: ServiceClient<typeof v1.AccountService>;
   readonly audits: ServiceClient<typeof v1.AuditService>;
+  readonly collections: ServiceClient<typeof v1.CollectionService>;
   readonly completions: ServiceClient<typeof v1.CompletionService>;
   readonly conversations: ServiceClient<typeof v1.ConversationService>;
   readonly credits: ServiceClient<typeof v1.CreditService>;
@@ -80,6 +81,7 @@ export class Client<F> {
     const transport = authorized(platform.transport, headers, this.#policy);
     this.accounts = createClient(v1.AccountService, transport);
     this.audits = createClient(v1.AuditService, transport);
+    this.collections = createClient(v1.CollectionService, transport);
     this.completions = createClient(v1.CompletionService, transport);
     this.conversations = createClient(v1.ConversationService, transport);
     this.credits = createClient(v1.CreditService, transport);

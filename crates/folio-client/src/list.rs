@@ -40,6 +40,8 @@ lists! {
     list_account_sessions: accounts, ListAccountSessionsRequest, sessions: AccountSession;
     list_account_tokens: accounts, ListAccountTokensRequest, tokens: Token;
     list_audit_entries: audits, ListAuditEntriesRequest, entries: AuditEntry;
+    list_collection_documents: collections, ListCollectionDocumentsRequest, documents: Document;
+    list_collections: collections, ListCollectionsRequest, collections: Collection;
     list_dictionary_entries: dictionary, ListDictionaryEntriesRequest, dictionary_entries: DictionaryEntry;
     list_documents: documents, ListDocumentsRequest, documents: Document;
     list_extractions: extractions, ListExtractionsRequest, extractions: Extraction;

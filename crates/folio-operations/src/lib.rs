@@ -22,6 +22,7 @@ pub mod audit_log;
 pub mod call_previews;
 mod caller;
 mod candidates;
+pub mod collections;
 pub mod completions;
 mod context;
 pub mod conversations;
@@ -93,6 +94,7 @@ const GROUPS: &[&[Declaration]] = &[
     schemas::DECLARATIONS,
     prompts::DECLARATIONS,
     tags::DECLARATIONS,
+    collections::DECLARATIONS,
     dictionary::DECLARATIONS,
     extractions::DECLARATIONS,
     proposals::DECLARATIONS,

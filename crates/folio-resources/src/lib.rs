@@ -12,6 +12,7 @@
 
 mod agent_run;
 pub mod audit;
+mod collection;
 mod decide;
 mod dependent;
 mod dictionary_entry;
@@ -59,6 +60,7 @@ mod word_boxes;
 pub use agent_run::{
     AgentData, AgentRun, AgentStep, DOCUMENT_TYPE_CHARS, DocumentType, ExtractionState, FAILURE_CHARS,
 };
+pub use collection::{COLLECTIONS_MAX, Collection, CollectionChange, CollectionFilter, CollectionId, CollectionRule};
 pub use decide::{DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide};
 pub use dependent::DependentDeletion;
 pub use dictionary_entry::{
@@ -143,5 +145,6 @@ pub static KINDS: &[Kind] = &[
     Kind::of::<WebhookEndpoint>(),
     Kind::of::<McpServer>(),
     Kind::of::<DictionaryEntry>(),
+    Kind::of::<Collection>(),
     Kind::of::<User>(),
 ];

@@ -10,6 +10,7 @@ mod accounts;
 mod audit;
 mod blobs;
 mod budgets;
+mod collections;
 mod credit;
 mod erasure;
 mod health;

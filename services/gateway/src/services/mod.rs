@@ -2,6 +2,7 @@
 
 mod account;
 mod audit;
+mod collection;
 mod completion;
 mod conversation;
 mod credit;
@@ -77,6 +78,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         schema_service_server::SchemaServiceServer,
         prompt_service_server::PromptServiceServer,
         tag_service_server::TagServiceServer,
+        collection_service_server::CollectionServiceServer,
         dictionary_service_server::DictionaryServiceServer,
         extraction_service_server::ExtractionServiceServer,
         proposal_service_server::ProposalServiceServer,
