@@ -6,6 +6,10 @@
 //! | `load` | clients with a constant rate |
 //! | `samples` | memory and open files of the processes, keys of Redis, rows of the CQL tables |
 //! | `verdict` | pure: compares the samples with the limits |
+//!
+//! The report shows the first, last and largest value of each series, the measured slope or growth with its limit, and the
+//! median of each quarter of the time after the warm-up. The slope of the memory of a process alone does not distinguish
+//! steady growth, with equal steps between the quarters, from a heap that settles, with smaller ones.
 
 mod load;
 mod samples;
@@ -33,8 +37,12 @@ const GATEWAYS: usize = 2;
 /// Interval between two samples, and its share of a short run.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 const SAMPLES_MIN: u32 = 12;
-/// Time after which the values of a long run are steady, and the part of a short run that is not evaluated.
-const WARM_UP: Duration = Duration::from_secs(600);
+/// Time of a long run that is not evaluated: caches drop entries that were idle for 10 to 12 minutes, so that the memory
+/// of a process is steady after their second period at the earliest.
+const WARM_UP: Duration = Duration::from_secs(20 * 60);
+/// Minimum duration of a long run.
+const LONG_RUN: Duration = Duration::from_secs(60 * 60);
+/// Part of a shorter run that is not evaluated.
 const WARM_UP_PARTS: u32 = 6;
 
 /// Settings of the processes: pauses expire, and deletions are cleaned up, in less time than [`WARM_UP`].
@@ -65,7 +73,7 @@ impl Plan {
     }
 
     fn warm_up(&self) -> Duration {
-        WARM_UP.min(self.duration / WARM_UP_PARTS)
+        if self.duration >= LONG_RUN { WARM_UP } else { self.duration / WARM_UP_PARTS }
     }
 }
 
@@ -91,7 +99,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = ["first", "last", "largest", "measured", "limit"];
+        let columns =
+            ["first", "last", "largest", "measured", "limit", "quarter 1", "quarter 2", "quarter 3", "quarter 4"];
         writeln!(f, "{:<48}{}", "series", columns.map(|column| format!("{column:>12}")).concat())?;
         for (series, verdict) in &self.verdicts {
             writeln!(f, "{:<48}{verdict}", series.name)?;

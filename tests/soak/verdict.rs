@@ -44,6 +44,10 @@ pub struct Verdict {
     pub limit: Option<f64>,
     /// The first and the last value after the warm-up, and the largest value.
     ends: [f64; 3],
+    /// The medians of the values in each quarter of the time after the warm-up. None: a quarter without values. Steady
+    /// growth adds about the same in each quarter; the heap of a process that fills its caches adds less from quarter to
+    /// quarter.
+    pub quarters: [Option<f64>; 4],
 }
 
 impl fmt::Display for Verdict {
@@ -53,6 +57,9 @@ impl fmt::Display for Verdict {
         }
         for value in [self.measured, self.limit] {
             write!(f, "{:>12}", value.map_or("-".to_owned(), |value| format!("{value:.2}")))?;
+        }
+        for value in self.quarters {
+            write!(f, "{:>12}", value.map_or("-".to_owned(), |value| format!("{value:.1}")))?;
         }
         if self.is_ok { Ok(()) } else { write!(f, "  VIOLATION") }
     }
@@ -79,7 +86,20 @@ pub fn verdict(series: &Series, warm_up: Duration) -> Verdict {
         _ => false,
     };
     let end = |point: Option<&Point>| point.map_or(0.0, |(_, value)| *value);
-    Verdict { is_ok, measured, limit, ends: [end(points.first()), end(points.last()), largest] }
+    let ends = [end(points.first()), end(points.last()), largest];
+    Verdict { is_ok, measured, limit, ends, quarters: medians_by_quarter(&points) }
+}
+
+/// Returns the medians of the values in each quarter of the time from the first to the last point.
+fn medians_by_quarter(points: &[Point]) -> [Option<f64>; 4] {
+    let (Some((start, _)), Some((end, _))) = (points.first(), points.last()) else { return [None; 4] };
+    let length = end.saturating_sub(*start).as_nanos() + 1;
+    let mut quarters: [Vec<f64>; 4] = Default::default();
+    for (at, value) in points {
+        let quarter = at.saturating_sub(*start).as_nanos() * 4 / length;
+        quarters[usize::try_from(quarter).unwrap_or_default()].push(*value);
+    }
+    quarters.map(|values| (!values.is_empty()).then(|| median(values)))
 }
 
 /// Returns the medians of the first and of the last quarter of the points.
@@ -184,6 +204,26 @@ mod tests {
         let rows = Rule::Growth { share: 0.25, constant: 50.0 };
         assert!(evaluate(rows, |hours| 1_000.0 + 200.0 * hours).is_ok);
         assert!(!evaluate(rows, |hours| 1_000.0 + 1_000.0 * hours).is_ok);
+    }
+
+    #[test]
+    fn the_quarters_distinguish_steady_growth_from_a_heap_that_settles() {
+        // Returns the growth from each quarter to the next one.
+        let steps = |value: &dyn Fn(f64) -> f64| {
+            let quarters = evaluate(MEMORY, value).quarters.map(Option::unwrap);
+            [quarters[1] - quarters[0], quarters[2] - quarters[1], quarters[3] - quarters[2]]
+        };
+        let steady = steps(&|hours| 80.0 + 30.0 * hours);
+        assert!(steady.iter().all(|step| (step - steady[0]).abs() < 0.1), "{steady:?}");
+        let settling = steps(&|hours| 80.0 + 30.0 * (1.0 - (-6.0 * hours).exp()));
+        assert!(settling[0] > 2.0 * settling[1] && settling[1] > 2.0 * settling[2], "{settling:?}");
+
+        let at = Duration::from_secs;
+        assert_eq!(medians_by_quarter(&[]), [None; 4]);
+        assert_eq!(medians_by_quarter(&[(at(700), 1.0)]), [Some(1.0), None, None, None]);
+        let some = [(at(700), 1.0), (at(701), 3.0), (at(702), 4.0), (at(750), 7.0), (at(800), 9.0)];
+        assert_eq!(medians_by_quarter(&some), [Some(3.0), Some(7.0), None, Some(9.0)]);
+        assert!(verdict(&Series { name: String::new(), rule: Rule::Printed, points: vec![] }, WARM_UP).is_ok);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::declaration::Declaration;
 use crate::documents::{Content, SERVICE, TEXT_BYTES, rendition};
+use crate::filter;
 use crate::list::{ListPage, ListRequest, Listing, ScanRead, SortKeys, json_bytes};
 use crate::operation::Operation;
 
@@ -183,6 +184,7 @@ async fn list_elements<T: Serialize + Clone + Send + Sync>(
     request: &ListRequest,
     of_page: fn(PageElements) -> Vec<T>,
 ) -> Result<ListPage<OnPage<T>>> {
+    filter::require_empty(&request.filter)?;
     let text = text.to_string();
     let scope = [name, context.principal().org.as_str(), &text];
     let listing = Listing::new(request, &scope, SortKeys::Ascending("page"), Order::Oldest, limits::PAGE_SIZE_MAX)?;

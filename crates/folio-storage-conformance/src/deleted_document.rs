@@ -98,11 +98,12 @@ impl FilledDocument {
     pub async fn delete(&self) -> Outcome {
         let (Stores { blobs, threads, .. }, org) = (&self.context.stores, self.org());
         let documents = self.context.stores.of::<Document>();
+        let before = self.context.now();
         self.context.delete_document(&self.document).await?;
-        let deleted = documents.deleted(ROWS).await?;
-        let found = deleted.iter().find(|(_, id, _)| *id == self.document);
-        let Some((_, _, at)) = found else { return Err(Failure("a deleted document is in no index".to_owned())) };
-        let later = at.checked_add(limits::DAY).unwrap_or(*at);
+        let deleted = documents.indexed_deletions(&(before..=self.context.now()), None, ROWS).await?;
+        let found = deleted.iter().find(|row| row.id == self.document.as_str());
+        let Some(row) = found else { return Err(Failure("a deleted document is in no index".to_owned())) };
+        let later = row.at.checked_add(limits::DAY).unwrap_or(row.at);
         blobs.delete_document(org, &self.document).await?;
         threads.expire_referrers(org, self.document.as_str(), later).await?;
         documents.clean_deleted(org, &self.document, true).await?;

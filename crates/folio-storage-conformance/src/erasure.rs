@@ -34,6 +34,7 @@ use super::context::{Context, blob_key, create_extraction, done};
 use super::jobs::{executed, new_job, start};
 use super::threads_append::{appended, batch_with_state, request};
 use super::{Failure, Outcome, check, same};
+use folio_storage::value::DeletionRow;
 use folio_storage::{HourSums, IngestUpdate, NewPage, Stores, UsageHour, UsageRecord, UsageSum, create_job};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
@@ -55,11 +56,13 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
         check!(holds(context, &erased).await?.iter().all(|kind| *kind == 0), "data of the erased organization is left");
         same!(holds(context, &stays).await?, theirs, "the data of another organization after the erasure");
     }
+    let deletion = DeletionRow { org: OrgId::platform(), id: erased.to_string(), at };
     let is_listed = async || {
-        let deleted = organizations.deleted(10_000).await?;
-        Ok::<_, Failure>(deleted.contains(&(OrgId::platform(), erased.clone(), at)))
+        let deleted = organizations.indexed_deletions(&(at..=at), None, 10_000).await?;
+        Ok::<_, Failure>(deleted.contains(&deletion))
     };
     check!(is_listed().await?, "the deletion of an erased organization is in no index");
+    check!(organizations.confirm_deletion(&deletion).await?, "the deletion of an erased organization is not confirmed");
     organizations.clean_deleted(&OrgId::platform(), &erased, true).await?;
     check!(!is_listed().await?, "the deletion of an organization is in the index after its clean-up");
     Ok(())

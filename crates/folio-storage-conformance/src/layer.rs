@@ -1,6 +1,7 @@
 //! Layers over the storage traits: a layer overrides some methods of a store, and forwards all others. Tests use them
 //! for stores with faults.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::audit::{AuditEntry, AuditPosition};
 use folio_resources::{Kind, ListQuery, NewName, ResourceWrite};
-use folio_storage::value::{OpDataIndexRow, PageBoxes, PageElements, PageHeadings, PageText};
+use folio_storage::value::{DeletionRow, OpDataIndexRow, PageBoxes, PageElements, PageHeadings, PageText};
 use folio_storage::*;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
@@ -152,7 +153,8 @@ layers! {
         resource_usage(org: &OrgId, kind: &'static Kind) -> ResourceUsage;
         content_bytes(org: &OrgId) -> u64;
         set_blob_bytes(org: &OrgId, id: &str, blob: &BlobId, bytes: u64, at: Timestamp) -> ();
-        deleted(kind: &'static Kind, limit: usize) -> Vec<(OrgId, String, Timestamp)>;
+        indexed_deletions(kind: &'static Kind, times: &RangeInclusive<Timestamp>, after: Option<&DeletionRow>, limit: usize) -> Vec<DeletionRow>;
+        confirm_deletion(kind: &'static Kind, row: &DeletionRow) -> bool;
         clean_deleted(org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> ();
     }
     RowLayer of RowStore {

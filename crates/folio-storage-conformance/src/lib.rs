@@ -12,6 +12,7 @@ mod context;
 mod crash;
 mod credit;
 mod deleted_document;
+mod deletions;
 mod erasure;
 mod extraction_lists;
 pub mod faults;

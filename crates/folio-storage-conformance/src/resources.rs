@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_resources::{Cleanup, Extraction, KINDS, Kind, Record, Resource as _, ResourceWrite, folded};
+use folio_resources::{Extraction, KINDS, Kind, Prompt, Record, Resource as _, ResourceWrite, folded};
 use folio_storage::ResourceUsage;
 use folio_types::op::{ClosedAs, Expected, OpKey, OpResult, OpRow, Target, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
@@ -14,10 +14,7 @@ use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use super::context::{Context, done, row};
 use super::memory::Memory;
 use super::sample::{SAMPLES, Sample, Sampled, Seed, Step};
-use super::{Failure, Outcome, check, extraction_lists, paging, refused, revisions, same};
-
-/// More rows than a system index has in any test.
-const ALL: usize = 100_000;
+use super::{Failure, Outcome, check, deletions, extraction_lists, paging, refused, revisions, same};
 
 /// Kinds that are tested at once, because most of their time is spent on waiting for the store.
 const CONCURRENT_KINDS: usize = 4;
@@ -43,6 +40,9 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     if context.covers(Extraction::KIND) {
         let lists = context.of_kind("extraction_lists");
         extraction_lists::over_documents(&lists).await?;
+    }
+    if context.covers(Prompt::KIND) {
+        deletions::suite(&context.of_kind("deletions").since(deletions::SECONDS)).await?;
     }
     revisions::by_page(context).await?;
     revisions::references(context).await
@@ -428,36 +428,6 @@ impl Run {
         Ok(happened)
     }
 
-    /// The index of deletions, and the rows that a deletion leaves.
-    async fn cleanup(&mut self, sampled: &Sampled) -> Outcome {
-        let (kind, resources) = (sampled.kind, self.context.stores.resources.clone());
-        if kind.cleanup == Cleanup::Nothing {
-            return Ok(());
-        }
-        let org = self.context.org.clone();
-        let kept = self.target(sampled).await?;
-        let id = self.target(sampled).await?;
-        let at = row(self.delete(&id).await??)?.at;
-        let mark = (org.clone(), id.clone(), at);
-        check!(resources.deleted(kind, ALL).await?.contains(&mark), "a deletion is in no index");
-        resources.clean_deleted(&org, kind, &id, false).await?;
-        self.compare_ops().await?;
-        check!(
-            resources.deleted(kind, ALL).await?.contains(&mark),
-            "a deletion is in no index before its clean-up ends"
-        );
-        for id in [&kept, &id, &id] {
-            resources.clean_deleted(&org, kind, id, true).await?;
-        }
-        if kind.cleanup == Cleanup::Dependents {
-            self.memory.remove_content(&Target::new(kind.name, &id));
-        }
-        check!(!resources.deleted(kind, ALL).await?.contains(&mark), "a deletion is in the index after its clean-up");
-        same!(resources.revisions(&org, &id, &[1]).await?, vec![None], "the revisions of a deleted resource");
-        same!(resources.revision_numbers(&org, &id).await?, Vec::<u32>::new(), "the numbers of removed revisions");
-        Ok(())
-    }
-
     /// Executes a step on the store and in memory, and compares the resource.
     async fn step(&mut self, id: &str, expected: Expected, step: Step) -> Result<Answer, Failure> {
         let (sampled, what) = (of_id(id)?, format!("{step:?} of {id} expecting {expected:?}"));
@@ -476,7 +446,7 @@ impl Run {
         self.step(id, expected, Step::Update(seed)).await
     }
 
-    async fn delete(&mut self, id: &str) -> Result<Answer, Failure> {
+    pub(crate) async fn delete(&mut self, id: &str) -> Result<Answer, Failure> {
         let expected = Expected::Version(self.memory.version(id)?);
         self.step(id, expected, Step::Delete).await
     }
@@ -489,7 +459,7 @@ impl Run {
     }
 
     /// Creates a resource under a fresh name, with links only if it needs a parent.
-    async fn target(&mut self, sampled: &Sampled) -> Result<String, Failure> {
+    pub(crate) async fn target(&mut self, sampled: &Sampled) -> Result<String, Failure> {
         let links = if sampled.kind.has_parent { self.links(sampled, false).await? } else { Vec::new() };
         let name = format!("target {}", self.context.fresh());
         self.created(sampled, Seed::named(&name).linked(&links)).await

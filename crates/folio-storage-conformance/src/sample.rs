@@ -75,6 +75,11 @@ impl Seed {
         document.unwrap_or_else(|| DocumentId::derive(&["missing"]))
     }
 
+    /// Returns the document that a part is from. It differs for different first links.
+    fn whole(&self) -> DocumentId {
+        DocumentId::derive(&["whole", self.links.first().map_or("", String::as_str)])
+    }
+
     /// Returns metadata whose value a search in another case finds.
     fn metadata(&self, city: &str) -> BTreeMap<String, String> {
         BTreeMap::from([("city".to_owned(), format!("{city} {}", self.content))])
@@ -261,7 +266,7 @@ impl Sample for Document {
         let mut created = create_document(&seed.name, &seed.all());
         if let DocumentChange::Create(new) = &mut created {
             new.metadata = seed.metadata("KÖLN-Süd");
-            new.part = Some(part_of(seed.document()));
+            new.part = Some(part_of(seed.whole()));
         }
         created
     }
@@ -275,7 +280,7 @@ impl Sample for Document {
         let all = DocumentFilter::default();
         vec![
             all.clone(),
-            DocumentFilter { parent: Some(seed.document()), ..all.clone() },
+            DocumentFilter { parent: Some(seed.whole()), ..all.clone() },
             DocumentFilter { name_search: Some(seed.name.clone()), ..all.clone() },
             DocumentFilter { all_tags: seed.all(), ..all.clone() },
             DocumentFilter { metadata: seed.metadata("süd"), ..all.clone() },

@@ -39,13 +39,21 @@ impl BatchItem for KeyedChange {
 type Key = (OrgId, String);
 type Queue = SharedBatch<KeyedChange>;
 
-/// The queues of the resources whose entries are changed now.
+/// The queues of the resources whose entries are changed now. A queue is in the map while a caller uses it.
 #[derive(Debug, Default)]
 pub(crate) struct ReferenceQueues {
-    queues: Mutex<HashMap<Key, Arc<Queue>>>,
+    queues: Mutex<HashMap<Key, UsedQueue>>,
 }
 
-/// A queue in use. Dropping the last reference removes it.
+/// A queue with the number of its guards.
+#[derive(Debug, Default)]
+struct UsedQueue {
+    queue: Arc<Queue>,
+    guards: usize,
+}
+
+/// A queue in use. Dropping the last guard of a queue removes it from the map: the guards are counted under the lock of
+/// the map, so that of two guards that are dropped concurrently exactly one is the last.
 struct QueueGuard<'a> {
     queues: &'a ReferenceQueues,
     key: Key,
@@ -71,16 +79,19 @@ impl ReferenceQueues {
     }
 
     fn queue(&self, key: Key) -> QueueGuard<'_> {
-        let queue = Arc::clone(locked(&self.queues).entry(key.clone()).or_default());
-        QueueGuard { queues: self, key, queue }
+        let mut queues = locked(&self.queues);
+        let used = queues.entry(key.clone()).or_default();
+        used.guards += 1;
+        QueueGuard { queues: self, key, queue: Arc::clone(&used.queue) }
     }
 }
 
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         let mut queues = locked(&self.queues.queues);
-        // The map and this guard.
-        if Arc::strong_count(&self.queue) == 2 {
+        let Some(used) = queues.get_mut(&self.key) else { return };
+        used.guards -= 1;
+        if used.guards == 0 {
             queues.remove(&self.key);
         }
     }
@@ -88,6 +99,7 @@ impl Drop for QueueGuard<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures::FutureExt as _;
@@ -95,6 +107,8 @@ mod tests {
     use super::*;
 
     const CALLERS: usize = 100;
+    /// Number of pairs of guards that are dropped at the same time.
+    const PAIRS: usize = 2_000;
 
     fn org() -> OrgId {
         OrgId::derive(&["org"])
@@ -130,6 +144,38 @@ mod tests {
         drop(first);
         assert_eq!(locked(&queues.queues).len(), 1);
         drop(second);
+        assert!(locked(&queues.queues).is_empty());
+    }
+
+    #[test]
+    fn two_guards_that_are_dropped_at_the_same_time_remove_the_queue() {
+        let (queues, both) = (ReferenceQueues::default(), Barrier::new(2));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for number in 0..PAIRS {
+                        let guard = queues.queue((org(), number.to_string()));
+                        // Both threads have a guard of the queue before one of them drops its own.
+                        both.wait();
+                        drop(guard);
+                    }
+                });
+            }
+        });
+        assert!(locked(&queues.queues).is_empty(), "{} queues without a guard", locked(&queues.queues).len());
+    }
+
+    #[test]
+    fn a_queue_that_is_used_again_is_shared_until_its_last_guard_is_dropped() {
+        let queues = ReferenceQueues::default();
+        let key = || (org(), "tag".to_owned());
+        let (first, second) = (queues.queue(key()), queues.queue(key()));
+        drop(first);
+        let third = queues.queue(key());
+        assert!(Arc::ptr_eq(&second.queue, &third.queue));
+        drop(second);
+        assert_eq!(locked(&queues.queues).len(), 1);
+        drop(third);
         assert!(locked(&queues.queues).is_empty());
     }
 }

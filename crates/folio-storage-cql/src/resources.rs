@@ -4,6 +4,7 @@
 //! state of the text, under a version of its own. The two kinds of writes never change the same columns.
 //! [`super::texts`] stores the text itself.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -49,8 +50,7 @@ impl ResourceExecutor for Resources {
             && is_indexed
             && matches!(row.state, OpState::Done(_))
         {
-            // Enters the row again, because a reader of the index may have removed it while the resource was still
-            // live.
+            // Enters the row again, because the sweep may have removed it as stale while the resource was still live.
             enter_deleted(keyspace, kind, org, id, row.at).await?;
             if kind.has_text {
                 cleanup::remove_texts(keyspace, org, id).await?;
@@ -135,23 +135,32 @@ impl ResourceExecutor for Resources {
         content_sizes::put(&self.0, org, &format!("{id}/{blob}"), bytes, micros(at).cast_unsigned()).await
     }
 
-    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
-        let (tables, index) = (&self.0.tables, deleted_index(kind));
-        let mut found = Vec::new();
-        for row in tables.system_rows.first(&index, None, limit).await? {
-            let DeletionRow { org, id, at: indexed_at } = decode(&row.value)?;
-            match load(&self.0, &org, &id, Read::Serial).await?.record {
-                Some(Record::Tombstone { at, .. }) if at == indexed_at => found.push((org, id, at)),
-                // Another write deleted the resource and has its own row.
-                Some(Record::Tombstone { .. }) => tables.system_rows.remove(&index, row.at, &row.key).await?,
-                // The write was never executed, or it is in progress and will enter its row again.
-                Some(Record::Live(_)) if self.0.age(row.at) > STALE_AFTER => {
-                    tables.system_rows.remove(&index, row.at, &row.key).await?;
-                }
-                Some(Record::Live(_)) | None => {}
-            }
+    async fn indexed_deletions(
+        &self,
+        kind: &'static Kind,
+        times: &RangeInclusive<Timestamp>,
+        after: Option<&DeletionRow>,
+        limit: usize,
+    ) -> Result<Vec<DeletionRow>> {
+        let times = (micros(*times.start()), micros(*times.end()));
+        let after = after.map(|row| (micros(row.at), key(&row.org, &row.id)));
+        let rows = self.0.tables.system_rows.after(&deleted_index(kind), times, after, limit).await?;
+        rows.iter().map(|row| decode(&row.value)).collect()
+    }
+
+    async fn confirm_deletion(&self, kind: &'static Kind, row: &DeletionRow) -> Result<bool> {
+        let (keyspace, entered_at) = (&*self.0, micros(row.at));
+        let is_stale = match load(keyspace, &row.org, &row.id, Read::Serial).await?.record {
+            Some(Record::Tombstone { at, .. }) if at == row.at => return Ok(true),
+            // Another write deleted the resource and has its own row.
+            Some(Record::Tombstone { .. }) => true,
+            // The write was never executed, or it is in progress and will enter its row again.
+            Some(Record::Live(_)) | None => keyspace.age(entered_at) > STALE_AFTER,
+        };
+        if is_stale {
+            keyspace.tables.system_rows.remove(&deleted_index(kind), entered_at, &key(&row.org, &row.id)).await?;
         }
-        Ok(found)
+        Ok(false)
     }
 
     async fn clean_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> Result<()> {

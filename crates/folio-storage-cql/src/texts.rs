@@ -15,7 +15,7 @@ use super::keyspace::Keyspace;
 use super::record::load;
 use super::resources::key;
 use super::session::{ConditionalResult, Read};
-use super::table::{Header, Part, SystemRow};
+use super::table::{ALL_TIMES, Header, Part, SystemRow};
 use super::{content_sizes, dependents, retry};
 use folio_storage::value::{PageBoxes, PageElements, PageHeadings, PageText, PendingTextRow, Stored, decode, encode};
 use folio_storage::{IngestUpdate, NewPage, PageRow, PendingText, TextStore, TextWait};
@@ -49,7 +49,8 @@ async fn waiting(
 ) -> Result<Vec<PendingText>> {
     let (mut found, mut after) = (Vec::new(), after.map(|PendingText { org, id, .. }| (0, key(org, id))));
     while found.len() < limit {
-        let rows = keyspace.tables.system_rows.after(waits_for.index_name(), after.take(), limit - found.len()).await?;
+        let (index, missing) = (waits_for.index_name(), limit - found.len());
+        let rows = keyspace.tables.system_rows.after(index, ALL_TIMES, after.take(), missing).await?;
         let Some(last) = rows.last() else { break };
         after = Some((last.at, last.key.clone()));
         for row in rows {

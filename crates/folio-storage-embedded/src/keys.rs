@@ -143,6 +143,7 @@ keys! {
     pending_text(waits_for: TextWait, org: &OrgId, id: &str) = "{index}/{org}/{id}", index = waits_for.index_name();
     probe() = "probe";
     all_deleted(kind: &str) = "deleted/{kind}/";
+    deleted_at(kind: &str, at: Timestamp) = "deleted/{kind}/{time}/", time = sortable_time(at);
     deleted(kind: &str, at: Timestamp, org: &OrgId, id: &str) =
         "deleted/{kind}/{time}/{org}/{id}", time = sortable_time(at);
     indexed_requests() = "request/";

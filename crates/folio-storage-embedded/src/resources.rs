@@ -1,6 +1,6 @@
 //! Resources of every kind: executes the plan of a write in one transaction.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -206,14 +206,29 @@ impl ResourceExecutor for Resources {
             .await
     }
 
-    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
-        self.0
-            .scan(move |view| {
-                let range = Range::prefix(Space::System, keys::all_deleted(kind.name));
-                let index_rows: Vec<DeletionRow> = view.values(range, limit)?;
-                Ok(index_rows.into_iter().map(|index_row| (index_row.org, index_row.id, index_row.at)).collect())
-            })
-            .await
+    async fn indexed_deletions(
+        &self,
+        kind: &'static Kind,
+        times: &RangeInclusive<Timestamp>,
+        after: Option<&DeletionRow>,
+        limit: usize,
+    ) -> Result<Vec<DeletionRow>> {
+        let end = keys::after(&keys::deleted_at(kind.name, *times.end()));
+        let mut range = Range::prefix(Space::System, keys::all_deleted(kind.name))
+            .from(keys::deleted_at(kind.name, *times.start()))
+            .before(end);
+        if let Some(DeletionRow { org, id, at }) = after {
+            range = range.from([keys::deleted(kind.name, *at, org, id).as_slice(), &[0]].concat());
+        }
+        self.0.scan(move |view| view.values(range, limit)).await
+    }
+
+    /// The row and the tombstone are written in one transaction, so that no row is stale.
+    async fn confirm_deletion(&self, _: &'static Kind, row: &DeletionRow) -> Result<bool> {
+        self.0.read(|view| {
+            let stored = record(view, &row.org, &row.id)?;
+            Ok(matches!(stored, Some(Record::Tombstone { at, .. }) if at == row.at))
+        })
     }
 
     async fn clean_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> Result<()> {

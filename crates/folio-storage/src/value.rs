@@ -133,10 +133,13 @@ pub struct PendingTextRow {
     pub attempts: u32,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A row of the system index of the deletions of a kind of resources.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeletionRow {
     pub org: OrgId,
+    /// The id of the resource.
     pub id: String,
+    /// The time of the write that deletes the resource.
     pub at: Timestamp,
 }
 

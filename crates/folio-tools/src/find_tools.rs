@@ -24,7 +24,7 @@ const WORD_CHARS: usize = 3;
 macro_rules! description {
     ($servers:literal) => {
         concat!(
-            "Returns further tools, which list, read, validate, correct, change or delete documents, extractions, ",
+            "Returns further tools, which list, read, validate, correct, change or delete documents and their outlines and sections, extractions, ",
             "schemas, prompts, tags and dictionary terms, extract several documents, or list models",
             $servers,
             ". Call it if no other tool does the task. Result: tools (name, description, parameters), which can be ",
@@ -121,7 +121,8 @@ mod tests {
     }
 
     /// The resources that tools reach, as the names of the tools contain them.
-    const SUBJECTS: [&str; 8] = ["document", "extraction", "schema", "prompt", "tag", "dictionary", "model", "server"];
+    const SUBJECTS: [&str; 10] =
+        ["document", "outline", "section", "extraction", "schema", "prompt", "tag", "dictionary", "model", "server"];
 
     #[test]
     fn the_description_mentions_the_subject_of_each_further_tool_and_names_none() {

@@ -152,10 +152,13 @@ impl PartReader<'_> {
             return ControlFlow::Continue(());
         }
         let fitting_bytes = part.get(..part.floor_char_boundary(bytes_left)).unwrap_or_default();
-        let mut end = at_blank(part, fitting(fitting_bytes, tokens_left));
-        if end == 0 && self.pages.is_empty() {
-            end = part.chars().next().map_or(0, char::len_utf8);
-        }
+        let fit = fitting(fitting_bytes, tokens_left);
+        let end = match at_blank(part, fit) {
+            Some(end) => end,
+            // The next part begins with the word.
+            None if !self.pages.is_empty() => 0,
+            None => fit.max(part.chars().next().map_or(0, char::len_utf8)),
+        };
         let kept = part.get(..end).unwrap_or_default();
         if !kept.trim().is_empty() {
             self.push(number, kept, count_tokens(kept));
@@ -172,11 +175,14 @@ impl PartReader<'_> {
     }
 }
 
-/// Returns the position after the last blank in the second half of the kept text, so that no word is divided, otherwise `end`.
-fn at_blank(text: &str, end: usize) -> usize {
-    let kept = text.get(..end).unwrap_or_default();
+/// Returns the last position in the second half of the first `end` bytes at which no word is divided.
+fn at_blank(text: &str, end: usize) -> Option<usize> {
+    let (kept, rest) = text.split_at_checked(end)?;
+    if end > 0 && rest.starts_with(char::is_whitespace) {
+        return Some(end);
+    }
     let blank = kept.char_indices().rev().find(|(_, c)| c.is_whitespace()).map(|(at, c)| at + c.len_utf8());
-    blank.filter(|at| *at > end / 2).unwrap_or(end)
+    blank.filter(|at| *at > end / 2)
 }
 
 fn byte_of(text: &str, position: TextPosition) -> usize {

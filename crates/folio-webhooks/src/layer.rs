@@ -13,6 +13,7 @@
 //! A write that was refused, or that was lost, leaves deliveries without a record. Their job finds no record and sends
 //! nothing.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -23,7 +24,7 @@ use folio_resources::{
     Document, Extraction, Kind, ListQuery, NewName, Proposal, Record, Resource, ResourceWrite, TextState,
     WebhookEndpoint, decode_value,
 };
-use folio_storage::value::{PageBoxes, PageElements, PageHeadings, PageText};
+use folio_storage::value::{DeletionRow, PageBoxes, PageElements, PageHeadings, PageText};
 use folio_storage::{
     IngestUpdate, JobRecordStore, JobStore, PendingText, ResourceExecutor, ResourceUsage, StoredResource, Stores,
     TextStore, TextWait, ThreadStore,
@@ -190,8 +191,18 @@ impl ResourceExecutor for Resources {
         self.below.set_blob_bytes(org, id, blob, bytes, at).await
     }
 
-    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
-        self.below.deleted(kind, limit).await
+    async fn indexed_deletions(
+        &self,
+        kind: &'static Kind,
+        times: &RangeInclusive<Timestamp>,
+        after: Option<&DeletionRow>,
+        limit: usize,
+    ) -> Result<Vec<DeletionRow>> {
+        self.below.indexed_deletions(kind, times, after, limit).await
+    }
+
+    async fn confirm_deletion(&self, kind: &'static Kind, row: &DeletionRow) -> Result<bool> {
+        self.below.confirm_deletion(kind, row).await
     }
 
     async fn clean_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> Result<()> {

@@ -1,9 +1,11 @@
 //! Stores of tokens and members for tests.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{Kind, ListQuery, NewName, ResourceWrite};
+use folio_storage::value::DeletionRow;
 use folio_storage::{
     AccessStore, AccountStore, ConditionalRow, ResourceExecutor, ResourceUsage, RowStore, StoredResource,
 };
@@ -78,6 +80,7 @@ store! {
     resource_usage(&OrgId, &'static Kind) -> ResourceUsage;
     content_bytes(&OrgId) -> u64;
     set_blob_bytes(&OrgId, &str, &BlobId, u64, Timestamp) -> ();
-    deleted(&'static Kind, usize) -> Vec<(OrgId, String, Timestamp)>;
+    indexed_deletions(&'static Kind, &RangeInclusive<Timestamp>, Option<&DeletionRow>, usize) -> Vec<DeletionRow>;
+    confirm_deletion(&'static Kind, &DeletionRow) -> bool;
     clean_deleted(&OrgId, &'static Kind, &str, bool) -> ();
 }

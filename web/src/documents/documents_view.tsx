@@ -12,9 +12,9 @@ import { DocumentTable } from "./document_table.js";
 import { DropArea, UploadButton } from "./drop_area.js";
 import { filtersOf, isUnfiltered, ORDERS, parametersOf, STATES, TEXT_MAX, type DocumentFilters } from "./filters.js";
 import { useDocuments, useTags } from "./queries.js";
-import { UploadList } from "./upload_list.js";
 import { budgetOf, useUploads } from "./uploads.js";
 
+const UploadList = lazy(async () => ({ default: (await import("./upload_list.js")).UploadList }));
 const BulkActions = lazy(async () => ({ default: (await import("./bulk_actions.js")).BulkActions }));
 
 const SEARCH_DELAY_MS = 250;
@@ -86,7 +86,9 @@ export function DocumentsView() {
           <MultiSelect aria-label="Tags" placeholder={filters.tagIds.length === 0 ? "Any tag" : ""} searchable clearable data={(tags.data ?? []).map(({ tagId, name }) => ({ value: tagId, label: name }))} value={filters.tagIds.filter((id) => tagsById.has(id))} onChange={(tagIds) => setFilters({ tagIds })} w={220} />
           <Select aria-label="Order" data={ORDERS.map((value, index) => ({ value, label: ORDER_LABELS[index] ?? value }))} value={filters.orderBy} onChange={(orderBy) => setFilters({ orderBy: orderBy ?? ORDERS[0] })} allowDeselect={false} w={150} />
         </Group>
-        <UploadList uploads={uploads.uploads} refused={uploads.refused} onRetry={uploads.retry} onClear={uploads.clear} />
+        {uploads.uploads.length > 0 && (
+          <Suspense><UploadList uploads={uploads.uploads} refused={uploads.refused} onRetry={uploads.retry} onClear={uploads.clear} /></Suspense>
+        )}
         <QueryView
           query={documents}
           empty={() => (loaded.length > 0 || hasNextPage ? undefined : <NoDocuments filters={filters} canWrite={canWrite} onReset={() => setParameters(new URLSearchParams())} />)}

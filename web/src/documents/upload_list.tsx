@@ -14,7 +14,6 @@ interface UploadListProps {
 
 /** The progress of each upload. */
 export function UploadList({ uploads, refused, onRetry, onClear }: UploadListProps) {
-  if (uploads.length === 0) return null;
   const done = uploads.filter(({ documentId }) => documentId !== undefined).length;
   const failed = uploads.filter(({ error }) => error !== undefined).length;
   return (

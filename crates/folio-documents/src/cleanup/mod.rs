@@ -4,21 +4,23 @@
 //! Deleting a document writes its tombstone. The next sweep removes its bytes, and so does a sweep one day later,
 //! because an upload in progress may have written bytes since. The threads of the document stay readable for that
 //! day: the sweep only sets their expiry. The sweep of the conversations removes them, because a turn may be open.
+//! [`deletions`] describes how a sweep finds the deletions.
 //!
 //! An upload stores its bytes before it writes its document, so a crash in between leaves orphaned bytes. A periodic
 //! search lists all blobs and removes those that no document names and that are older than a day. A document is written
 //! seconds after its blob, and no other upload writes the same blob.
 
+mod deletions;
 mod op_data;
 mod organizations;
 mod orphans;
 mod retention;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_resources::{Document, Prompt, Resource, Schema};
+use folio_resources::{Document, Kind, Prompt, Schema};
+use folio_storage::value::DeletionRow;
 use folio_storage::{SharedTurnStore, Stores};
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{DocumentId, Environment, OrgId, Result, Timestamp, limits};
@@ -26,6 +28,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::deletions::Deletions;
 use self::organizations::Organizations;
 use self::orphans::Orphans;
 use self::retention::Retention;
@@ -40,7 +43,8 @@ folio_types::settings! {
     pub struct CleanupOptions {
         /// Seconds between two sweeps.
         pub interval_seconds: u64 = 60,
-        /// Maximum number of deleted documents, prompts and schemas, each, per sweep.
+        /// Maximum number of deletions of documents, prompts and schemas, each, that a sweep reads, rounded up to a multiple
+        /// of 100. If there are more, the next sweep follows at once.
         pub batch: usize = 10_000,
         /// Seconds between two searches for orphaned bytes, the first at the start. A search lists every blob and reads
         /// the document of each blob older than a day.
@@ -103,7 +107,14 @@ impl Cleaner {
     ) -> (Self, CleanupHandle) {
         let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
         let handle = CleanupHandle { wake: Arc::clone(&wake) };
+        let removal = Removal { stores: stores.clone() };
+        let deletions = |kind, retention| Deletions::new(removal.clone(), kind, retention, options.batch);
         let sweep = Sweep {
+            deletions: [
+                deletions(Kind::get::<Document>(), Some(limits::DAY)),
+                deletions(Kind::get::<Prompt>(), None),
+                deletions(Kind::get::<Schema>(), None),
+            ],
             orphans: Orphans { stores: stores.clone(), schedule: Schedule::every(options.orphan_interval_seconds) },
             organizations: Organizations::new(stores.clone(), turns),
             retention: Retention {
@@ -111,8 +122,6 @@ impl Cleaner {
                 schedule: Schedule::every(options.retention_interval_seconds),
             },
             stores,
-            batch: options.batch.max(1),
-            swept: HashSet::new(),
         };
         let interval = Duration::from_secs(options.interval_seconds.max(1));
         let task = tokio::spawn(run(sweep, environment, Triggers { interval, wake, is_sweeper }, stop.clone()));
@@ -139,16 +148,20 @@ async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, triggers: Trig
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             _ = ticks.tick() => {}
             () = triggers.wake.notified() => {}
         }
-        // A process with a wrong clock would delete what is not due.
-        if !(triggers.is_sweeper)() || environment.check_clock().is_err() {
+        if !(triggers.is_sweeper)() {
             continue;
         }
-        if let Err(error) = sweep.run(environment.now()).await {
-            tracing::warn!(%error, "a sweep failed; the next one continues it");
+        // A process with a wrong clock would delete what is not due.
+        let Ok(now) = environment.checked_now() else { continue };
+        match sweep.run(now).await {
+            Ok(true) => triggers.wake.notify_one(),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "a sweep failed; the next one continues it"),
         }
         // These searches may take long and are cancelled at a stop. The next search repeats them.
         let now = environment.now();
@@ -187,47 +200,24 @@ impl Schedule {
 /// State between sweeps. Losing it only repeats idempotent work.
 struct Sweep {
     stores: Stores,
-    batch: usize,
-    /// Deleted documents whose first sweep is complete.
-    swept: HashSet<DocumentId>,
+    /// The deletions of documents, prompts and schemas.
+    deletions: [Deletions; 3],
     organizations: Organizations,
     orphans: Orphans,
     retention: Retention,
 }
 
 impl Sweep {
-    async fn run(&mut self, now: Timestamp) -> Result<()> {
-        let deleted = self.stores.of::<Document>().deleted(self.batch).await?;
-        if deleted.len() == self.batch {
-            tracing::warn!(
-                documents = deleted.len(),
-                "the sweep reached its maximum number of deleted documents; the next sweep continues"
-            );
+    /// Returns true if the next sweep is due at once, because this one has not read all deletions.
+    async fn run(&mut self, now: Timestamp) -> Result<bool> {
+        let mut has_more = false;
+        for deletions in &mut self.deletions {
+            has_more |= deletions.sweep(now).await?;
         }
-        let listed: HashSet<DocumentId> = deleted.iter().map(|(_, id, _)| id.clone()).collect();
-        self.swept.retain(|id| listed.contains(id));
-        for (org, id, at) in deleted {
-            let is_final = at.checked_add(limits::DAY).is_ok_and(|end| now >= end);
-            if is_final || !self.swept.contains(&id) {
-                self.document(&org, &id, at).await?;
-                self.stores.of::<Document>().clean_deleted(&org, &id, is_final).await?;
-                self.swept.insert(id.clone());
-            }
-        }
-        self.revisions::<Prompt>().await?;
-        self.revisions::<Schema>().await?;
         self.requests(now).await?;
         op_data::sweep(&self.stores, now).await?;
-        self.organizations.sweep(now).await
-    }
-
-    /// Removes the revisions of deleted resources of a kind.
-    async fn revisions<R: Resource>(&self) -> Result<()> {
-        let store = self.stores.of::<R>();
-        for (org, id, _) in store.deleted(self.batch).await? {
-            store.clean_deleted(&org, &id, true).await?;
-        }
-        Ok(())
+        self.organizations.sweep(now).await?;
+        Ok(has_more)
     }
 
     /// Removes op rows of requests older than [`REQUEST_HOURS`]. Their request ids may be reused.
@@ -235,6 +225,22 @@ impl Sweep {
         let before = now.checked_sub(jiff::SignedDuration::from_hours(REQUEST_HOURS)).unwrap_or(Timestamp::MIN);
         while self.stores.ops.forget_requests(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}
         Ok(())
+    }
+}
+
+/// Removes the data that a deletion left.
+#[derive(Clone)]
+struct Removal {
+    stores: Stores,
+}
+
+impl Removal {
+    /// Removes the data of a confirmed deletion. Idempotent. `is_final`: see [`folio_storage::ResourceExecutor::clean_deleted`].
+    async fn run(&self, kind: &'static Kind, row: &DeletionRow, is_final: bool) -> Result<()> {
+        if kind == Kind::get::<Document>() {
+            self.document(&row.org, &row.id.parse()?, row.at).await?;
+        }
+        self.stores.resources.clean_deleted(&row.org, kind, &row.id, is_final).await
     }
 
     async fn document(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {

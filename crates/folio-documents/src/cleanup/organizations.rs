@@ -8,16 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use folio_resources::Organization;
+use folio_storage::value::DeletionRow;
 use folio_storage::{SharedTurnStore, Stores};
 use folio_types::{OrgId, Result, Timestamp, limits};
 
-/// Maximum number of organizations that one scan of all rows erases.
+/// Maximum number of organizations that one scan of all rows erases. The next sweep erases further ones.
 const ORGANIZATIONS_PER_SCAN: usize = 1_000;
+/// Maximum rows of a page of the index of deletions.
+const PAGE_ROWS: usize = 1_000;
 
 pub(super) struct Organizations {
     stores: Stores,
     turns: Arc<dyn SharedTurnStore>,
-    /// Organizations whose rows were erased.
+    /// Organizations whose rows were erased and whose deletion is in the index: those of the last day.
     erased: BTreeMap<OrgId, Erased>,
 }
 
@@ -36,17 +39,11 @@ impl Organizations {
     /// Scans all rows once for all due organizations. A failure affects only its organization, which is retried without
     /// another scan.
     pub(super) async fn sweep(&mut self, now: Timestamp) -> Result<()> {
-        let deleted = self.stores.of::<Organization>().deleted(ORGANIZATIONS_PER_SCAN).await?;
-        let deleted: BTreeMap<_, _> = deleted.into_iter().map(|(_, org, at)| (org, at)).collect();
-        self.erased.retain(|org, _| deleted.contains_key(org));
-        let last = |at: &Timestamp| at.checked_add(limits::DAY).is_ok_and(|end| now >= end);
-        let due = |org: &OrgId, at| self.erased.get(org).is_none_or(|erased| last(at) && !erased.is_final);
-        let due: BTreeSet<_> = deleted.iter().filter(|(org, at)| due(org, at)).map(|(org, _)| org.clone()).collect();
+        let due = self.due(now).await?;
         if !due.is_empty() {
-            self.stores.erasure.erase(&due).await?;
+            self.stores.erasure.erase(&due.keys().cloned().collect()).await?;
         }
-        for org in due {
-            let is_final = deleted.get(&org).is_some_and(last);
+        for (org, is_final) in due {
             self.erased.insert(org, Erased { is_final, is_complete: false });
         }
         for (org, erased) in self.erased.iter_mut().filter(|(_, erased)| !erased.is_complete) {
@@ -62,6 +59,34 @@ impl Organizations {
             }
         }
         Ok(())
+    }
+
+    /// Returns the organizations whose first or final erasure is due, each with whether it is final. Their deletions are
+    /// confirmed. Forgets the erasures of deletions that are no longer in the index.
+    async fn due(&mut self, now: Timestamp) -> Result<BTreeMap<OrgId, bool>> {
+        let store = self.stores.of::<Organization>();
+        let (mut listed, mut due) = (BTreeSet::new(), BTreeMap::new());
+        let mut after: Option<DeletionRow> = None;
+        loop {
+            let times = Timestamp::MIN..=Timestamp::MAX;
+            let page = store.indexed_deletions(&times, after.as_ref(), PAGE_ROWS).await?;
+            let is_last = page.len() < PAGE_ROWS;
+            for row in page {
+                let org: OrgId = row.id.parse()?;
+                let is_final = row.at.checked_add(limits::DAY).is_ok_and(|end| now >= end);
+                let is_due = self.erased.get(&org).is_none_or(|erased| is_final && !erased.is_final);
+                if is_due && due.len() < ORGANIZATIONS_PER_SCAN && store.confirm_deletion(&row).await? {
+                    due.insert(org.clone(), is_final);
+                }
+                listed.insert(org);
+                after = Some(row);
+            }
+            if is_last {
+                break;
+            }
+        }
+        self.erased.retain(|org, _| listed.contains(org));
+        Ok(due)
     }
 }
 

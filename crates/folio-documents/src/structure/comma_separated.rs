@@ -31,7 +31,7 @@ mod tests {
     fn the_separator_is_that_of_the_first_row() {
         let found = table("name;price\n\"a; b\";1,50\nlast\n").unwrap();
         assert_eq!(found.rows, [["name", "price"], ["a; b", "1,50"], ["last", ""]]);
-        assert_eq!((found.word, found.words, found.is_cut), (0, 5, false));
+        assert_eq!((found.word, found.words, found.is_cut), (0, 4, false));
         assert_eq!(table("one\ntwo\n"), None);
         assert_eq!(table(""), None);
     }

@@ -1,14 +1,17 @@
 //! Clean-up after deletions and expiry.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use folio_history::thread::{Append, Fence, NewThread};
 use folio_resources::{
-    DocumentChange, Extraction, ExtractionChange, ExtractionReport, NewExtraction, NewPrompt, Organization,
+    DocumentChange, Extraction, ExtractionChange, ExtractionReport, Kind, NewExtraction, NewPrompt, Organization,
     OrganizationChange, Prompt, PromptChange, Resource as _, TagRunsPatch,
 };
-use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob, Stores};
+use folio_storage::value::DeletionRow;
+use folio_storage::{BlobReader, BlobStore, BlobWriter, ResourceExecutor, StoredBlob, Stores};
+use folio_storage_conformance::layer::{Layered, ResourceLayer};
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
 use folio_types::{
     BlobId, BlobKey, ExtractionId, Principal, PromptId, PromptRevId, Result, ThreadId, Timestamp, limits,
@@ -71,7 +74,7 @@ async fn bytes_are_removed_at_once_and_threads_expire_after_a_day() {
     handle.sweep_soon();
     wait_for("the bytes are removed again", SOON, is_removed).await;
     cleaner.stop(SOON).await;
-    assert!(fixture.stores().of::<Document>().deleted(10).await.unwrap().is_empty());
+    assert!(fixture.deletions::<Document>().await.is_empty());
     assert_eq!(end(&fixture, &thread_of_document).await, Some(ends), "the conversations' sweep removes it");
     assert_eq!(end(&fixture, &other).await, None);
     assert_eq!(fixture.bytes(&kept.blob_key()).await.unwrap(), b"text");
@@ -120,7 +123,7 @@ async fn a_stop_aborts_a_sweep_that_exceeds_the_limit() {
     let (cleaner, _handle) = fixture.cleaner_of(stores);
     blobs.1.notified().await;
     cleaner.stop(Duration::from_millis(10)).await;
-    assert_eq!(fixture.stores().of::<Document>().deleted(10).await.unwrap().len(), 1, "the next sweep repeats it");
+    assert_eq!(fixture.deletions::<Document>().await.len(), 1, "the next sweep repeats it");
 }
 
 async fn change_prompt(fixture: &Fixture, key: &str, expected: Expected, change: PromptChange) -> PromptId {
@@ -147,7 +150,7 @@ async fn the_revisions_of_a_deleted_prompt_are_removed_at_once() {
     let is_removed =
         async || stores.resources.revision_numbers(&org, id.as_str()).await.unwrap().is_empty().then_some(());
     wait_for("the revisions are removed", SOON, is_removed).await;
-    let is_forgotten = async || stores.of::<Prompt>().deleted(10).await.unwrap().is_empty().then_some(());
+    let is_forgotten = async || fixture.deletions::<Prompt>().await.is_empty().then_some(());
     wait_for("the deletion is in no index", SOON, is_forgotten).await;
     cleaner.stop(SOON).await;
 }
@@ -257,17 +260,51 @@ async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
     let erased =
         async || (fixture.bytes(&document.blob_key()).await.is_none() && header().await.is_none()).then_some(());
     wait_for("everything is erased", SOON, erased).await;
-    assert_eq!(stores.of::<Organization>().deleted(10).await.unwrap().len(), 1, "it is erased again");
+    assert_eq!(fixture.deletions::<Organization>().await.len(), 1, "it is erased again");
 
     // A turn in progress writes again.
     let late = thread(&fixture, vec![]).await;
     fixture.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
-    let forgotten = async || stores.of::<Organization>().deleted(10).await.unwrap().is_empty().then_some(());
+    let forgotten = async || fixture.deletions::<Organization>().await.is_empty().then_some(());
     wait_for("it is erased finally", SOON, forgotten).await;
     assert!(stores.threads.header(&org, &late).await.unwrap().is_none());
     assert!(stores.of::<Organization>().get(&OrgId::platform(), &org).await.unwrap().is_none());
     cleaner.stop(SOON).await;
+}
+
+/// Confirms no deletion, and counts the rows.
+#[derive(Default)]
+struct Unconfirmed(AtomicUsize);
+
+#[async_trait]
+impl ResourceLayer for Unconfirmed {
+    async fn confirm_deletion(&self, _: &dyn ResourceExecutor, _: &'static Kind, _: &DeletionRow) -> Result<bool> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(false)
+    }
+}
+
+#[tokio::test]
+async fn an_organization_whose_deletion_is_not_confirmed_is_not_erased() {
+    let fixture = Fixture::new();
+    let (stores, org) = (fixture.stores(), fixture.principal.org.clone());
+    let create = OrganizationChange::Create { name: "deletion in progress".into() };
+    change_organization(&fixture, "create", Expected::Absent, create).await;
+    let kept = thread(&fixture, vec![]).await;
+    change_organization(&fixture, "delete", Expected::Version(1), OrganizationChange::Delete).await;
+    let layer = Arc::new(Unconfirmed::default());
+    let layered = Stores { resources: Layered::over(Arc::clone(&layer), &stores.resources), ..fixture.stores() };
+    let (cleaner, handle) = fixture.cleaner_of(layered);
+    for sweeps in 1..=3 {
+        let is_read = async || (layer.0.load(Ordering::SeqCst) >= sweeps).then_some(());
+        wait_for("a sweep reads the index", SOON, is_read).await;
+        fixture.environment.advance(limits::DAY);
+        handle.sweep_soon();
+    }
+    cleaner.stop(SOON).await;
+    assert!(stores.threads.header(&org, &kept).await.unwrap().is_some());
+    assert_eq!(fixture.deletions::<Organization>().await.len(), 1);
 }
 
 #[tokio::test]

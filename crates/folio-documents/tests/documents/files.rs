@@ -11,11 +11,12 @@ use folio_documents::{
     Cleaner, CleanupHandle, CleanupOptions, IngestHandle, Ingestor, NewUpload, Options, Reading, TextReader, Uploaded,
     Uploader, always_sweeper, sniff,
 };
-use folio_resources::Document;
+use folio_resources::{Document, Resource};
+use folio_storage::value::DeletionRow;
 use folio_storage::{SharedOptions, Stores};
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::Simulated;
-use folio_types::{BlobKey, DocumentId, OrgId, Principal, Result, Role, UserId};
+use folio_types::{BlobKey, DocumentId, OrgId, Principal, Result, Role, Timestamp, UserId};
 
 /// The header of a PNG image of one pixel, without the pixel.
 pub(crate) const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
@@ -145,6 +146,11 @@ impl Fixture {
 
     pub(crate) async fn document(&self, id: &DocumentId) -> Document {
         self.stores().of::<Document>().get(&self.principal.org, id).await.unwrap().unwrap()
+    }
+
+    /// Returns the first rows of the index of deletions.
+    pub(crate) async fn deletions<R: Resource>(&self) -> Vec<DeletionRow> {
+        self.stores().of::<R>().indexed_deletions(&(Timestamp::MIN..=Timestamp::MAX), None, 10).await.unwrap()
     }
 
     /// Uploads a file before any ingestion runs.

@@ -28,6 +28,8 @@ use super::vectors::VectorCache;
 use crate::answer::IndexState;
 use crate::passage::IndexedDocument;
 
+/// File of the index library with the segments of the last commit.
+const META_FILE: &str = "meta.json";
 /// Memory in bytes that a writer uses for the words of a commit before it writes a segment.
 const WRITER_BYTES: usize = 20_000_000;
 /// Maximum size in bytes of an index whose checksums are compared when it is opened. Damage of a larger index is found
@@ -363,7 +365,16 @@ impl Tenant {
         let Some(open) = slot.take_if(|open| open.last_used.elapsed() >= idle) else { return Ok(()) };
         open.writer.wait_merging_threads()?;
         let (_, reader) = self.usable()?;
-        self.reload(&reader, vectors)
+        self.remove_unused_files(&reader, vectors)
+    }
+
+    /// Removes the files of replaced segments, after the last reader of them. No writer may be open.
+    fn remove_unused_files(&self, reader: &Reader, vectors: &VectorCache) -> Result<(), Failure> {
+        self.reload(reader, vectors)?;
+        let mut used = reader.index.load_metas()?.list_segment_files();
+        used.insert(PathBuf::from(META_FILE));
+        reader.index.clone().directory_mut().garbage_collect(|| used)?;
+        Ok(())
     }
 
     /// Closes a writer that has been idle for this time, and removes deleted passages from the disk if no writer is
@@ -384,14 +395,11 @@ impl Tenant {
         writer.set_merge_policy(Box::new(NoMergePolicy));
         // A segment that is merged alone loses its deleted passages.
         let merged = with_deletions.into_iter().try_for_each(|segment| writer.merge(&[segment]).wait().map(|_| ()));
-        // The readers of the old segments are dropped first, so that their files can be removed.
-        let reloaded = self.reload(&reader, vectors);
-        let removed = writer.garbage_collect_files().wait();
         let closed = slot.take().map_or(Ok(()), |open| open.writer.wait_merging_threads());
+        let removed = self.remove_unused_files(&reader, vectors);
         merged?;
-        removed?;
         closed?;
-        reloaded
+        removed
     }
 
     /// Returns the bytes on the disk.

@@ -117,6 +117,12 @@ faults! {
     ListParentsIgnored = "list-parents-ignored", resources, resources, ["resources/extraction"];
     /// A list contains resources that do not refer to the resource of its filter.
     ListReferrersIgnored = "list-referrers-ignored", resources, resources, ["resources/prompt"];
+    /// A page of the index of deletions begins with the first row.
+    DeletionPositionIgnored = "deletion-position-ignored", resources, resources, ["resources/prompt"];
+    /// The index of deletions contains rows of other times.
+    DeletionTimesIgnored = "deletion-times-ignored", resources, resources, ["resources/prompt"];
+    /// The row of a refused deletion is confirmed.
+    DeletionUnconfirmed = "deletion-unconfirmed", resources, resources, ["resources/prompt"];
     /// The start of an attempt to read a document is not stored.
     AttemptNotCounted = "attempt-not-counted", texts, resources, ["texts"];
     /// A page of waiting documents begins with the first one.

@@ -1,13 +1,16 @@
 //! Layers that inject one fault each into a [`ResourceExecutor`] or a [`TextStore`].
 
+use std::ops::RangeInclusive;
+
 use async_trait::async_trait;
 use folio_resources::{
     Condition, Kind, ListQuery, Record, ResourceWrite, StoredState, TextState, WriteDecision, decide,
 };
+use folio_storage::value::DeletionRow;
 use folio_storage::{IngestUpdate, PendingText, ResourceExecutor, StoredResource, TextStore, TextWait};
 use folio_types::op::{Expected, OpKey, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Environment as _, Error, OrgId, Reason, Result, System, UserId};
+use folio_types::{Environment as _, Error, OrgId, Reason, Result, System, Timestamp, UserId};
 
 use super::Seen;
 use crate::layer::{ResourceLayer, TextLayer};
@@ -177,6 +180,50 @@ impl ResourceLayer for VersionOutdated {
     ) -> Result<Vec<Option<u64>>> {
         let versions = below.versions(org, kind, ids).await?.into_iter();
         Ok(versions.map(|version| version.map(|version| version.saturating_sub(1))).collect())
+    }
+}
+
+#[derive(Default)]
+pub(super) struct DeletionPositionIgnored;
+
+#[async_trait]
+impl ResourceLayer for DeletionPositionIgnored {
+    async fn indexed_deletions(
+        &self,
+        below: &dyn ResourceExecutor,
+        kind: &'static Kind,
+        times: &RangeInclusive<Timestamp>,
+        _after: Option<&DeletionRow>,
+        limit: usize,
+    ) -> Result<Vec<DeletionRow>> {
+        below.indexed_deletions(kind, times, None, limit).await
+    }
+}
+
+#[derive(Default)]
+pub(super) struct DeletionTimesIgnored;
+
+#[async_trait]
+impl ResourceLayer for DeletionTimesIgnored {
+    async fn indexed_deletions(
+        &self,
+        below: &dyn ResourceExecutor,
+        kind: &'static Kind,
+        _times: &RangeInclusive<Timestamp>,
+        after: Option<&DeletionRow>,
+        limit: usize,
+    ) -> Result<Vec<DeletionRow>> {
+        below.indexed_deletions(kind, &(Timestamp::MIN..=Timestamp::MAX), after, limit).await
+    }
+}
+
+#[derive(Default)]
+pub(super) struct DeletionUnconfirmed;
+
+#[async_trait]
+impl ResourceLayer for DeletionUnconfirmed {
+    async fn confirm_deletion(&self, _: &dyn ResourceExecutor, _: &'static Kind, _: &DeletionRow) -> Result<bool> {
+        Ok(true)
     }
 }
 

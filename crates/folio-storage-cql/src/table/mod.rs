@@ -49,7 +49,7 @@ pub(crate) use credit::ENDED;
 pub(crate) use jobs::JOB_PARTS;
 pub(crate) use names::NameRow;
 pub(crate) use open_turns::{SHARDS as OPEN_TURN_SHARDS, shard as open_turn_shard};
-pub(crate) use system_rows::SystemRow;
+pub(crate) use system_rows::{ALL_TIMES, SystemRow};
 pub(crate) use threads::{ThreadPart, ThreadRow};
 pub(crate) use usage::{HourRow, RecordRow};
 

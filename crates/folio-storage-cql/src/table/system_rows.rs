@@ -1,7 +1,7 @@
 //! `system_rows`: the indexes that background jobs read. The hash of a row's key selects one of the buckets of its
 //! index.
 //!
-//! Writes are unconditional: a row is a hint, and its reader first reads the resource itself.
+//! Writes are unconditional: a row is a hint, and the resource itself is authoritative.
 
 use folio_types::{Result, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
@@ -11,6 +11,9 @@ use crate::values::{limit, micros, time_to_live, values};
 use folio_storage::page_token;
 
 const BUCKETS: i32 = 16;
+
+/// The times of all rows of an index.
+pub(crate) const ALL_TIMES: (i64, i64) = (i64::MIN, i64::MAX);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SystemRow {
@@ -61,13 +64,21 @@ impl SystemRows {
         Ok(found)
     }
 
-    /// Returns at most `rows` rows after a row, bucket by bucket.
-    pub(crate) async fn after(&self, index: &str, after: Option<(i64, String)>, rows: usize) -> Result<Vec<SystemRow>> {
+    /// Returns at most `rows` rows after a row, bucket by bucket; fewer only at the end of the index. `times`: the first and
+    /// the last time of the rows, in microseconds.
+    pub(crate) async fn after(
+        &self,
+        index: &str,
+        (first, last): (i64, i64),
+        after: Option<(i64, String)>,
+        rows: usize,
+    ) -> Result<Vec<SystemRow>> {
         let (mut found, mut from) = (Vec::new(), after.as_ref().map_or(0, |(_, key)| bucket(key)));
         let mut position = after;
         while from < BUCKETS && found.len() < rows {
-            let position = position.take().unwrap_or((i64::MIN, String::new()));
-            found.extend(self.of_bucket(index, from, position, i64::MAX, rows - found.len()).await?);
+            // No key is empty, so the rows of the first time follow this position.
+            let position = position.take().unwrap_or((first, String::new()));
+            found.extend(self.of_bucket(index, from, position, last, rows - found.len()).await?);
             from += 1;
         }
         Ok(found)

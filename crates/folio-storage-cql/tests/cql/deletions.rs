@@ -1,7 +1,9 @@
-//! Tests that the clean-up of a deleted resource removes a bounded number of rows at once.
+//! Tests of the index of deletions, and tests that the clean-up of a deleted resource removes a bounded number of rows at
+//! once.
 
 use folio_resources::{NewPrompt, Prompt, PromptChange, PromptUpdate};
 use folio_storage::Stores;
+use folio_storage::value::DeletionRow;
 use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::{OrgId, PromptId, Timestamp};
 
@@ -59,4 +61,68 @@ async fn the_references_of_a_revision_that_v0_1_0_wrote_are_removed() {
     decide(&fixture.stores, org, &id, 1, PromptChange::Delete).await;
     fixture.stores.of::<Prompt>().clean_deleted(org, &id, true).await.unwrap();
     assert_eq!(fixture.references(&tag).await, 0);
+}
+
+/// Returns the rows of an organization in the index of deletions.
+async fn indexed(stores: &Stores, org: &OrgId) -> Vec<DeletionRow> {
+    let mut found: Vec<DeletionRow> = Vec::new();
+    loop {
+        let times = Timestamp::MIN..=Timestamp::MAX;
+        let rows = stores.of::<Prompt>().indexed_deletions(&times, found.last(), 100).await.unwrap();
+        let is_last = rows.len() < 100;
+        found.extend(rows);
+        if is_last {
+            found.retain(|row| row.org == *org);
+            return found;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_row_of_a_refused_deletion_is_removed_from_the_index_only_when_it_is_stale() {
+    let (opened, org) = (open_shared_stores().await, OrgId::derive(&[&nonce()]));
+    let (stores, id) = (&opened.stores, PromptId::derive(&[org.as_str(), "a prompt"]));
+    let create = PromptChange::Create(NewPrompt { name: "a prompt".to_owned(), ..NewPrompt::default() });
+    decide(stores, &org, &id, 0, create).await;
+    let hour = std::time::Duration::from_secs(60 * 60);
+    for (number, (at, is_stale)) in
+        [(Timestamp::now() - hour, true), (Timestamp::now() + hour, false)].into_iter().enumerate()
+    {
+        let (key, expected) = (format!("refused-{number}").parse().unwrap(), Expected::Version(7));
+        let write = Write::by_platform(org.clone(), key, at, expected, PromptChange::Delete);
+        let decided = stores.of::<Prompt>().decide(&id, write).await.unwrap();
+        assert_eq!(decided, WriteOutcome::VersionMismatch);
+        let row = DeletionRow { org: org.clone(), id: id.to_string(), at };
+        assert!(indexed(stores, &org).await.contains(&row), "entered before the deciding write");
+        assert!(!stores.of::<Prompt>().confirm_deletion(&row).await.unwrap());
+        assert_eq!(indexed(stores, &org).await.contains(&row), !is_stale);
+    }
+
+    decide(stores, &org, &id, 1, PromptChange::Delete).await;
+    for row in indexed(stores, &org).await {
+        let is_deletion = row.at == Timestamp::constant(1_790_000_000, 0);
+        assert_eq!(stores.of::<Prompt>().confirm_deletion(&row).await.unwrap(), is_deletion, "{row:?}");
+    }
+    assert_eq!(indexed(stores, &org).await.len(), 1, "the resource was deleted at another time");
+    stores.of::<Prompt>().clean_deleted(&org, &id, true).await.unwrap();
+    assert!(indexed(stores, &org).await.is_empty());
+}
+
+#[tokio::test]
+async fn the_index_of_deletions_is_read_without_a_serial_read() {
+    let (opened, org) = (open_shared_stores().await, OrgId::derive(&[&nonce()]));
+    let (stores, id) = (&opened.stores, PromptId::derive(&[org.as_str(), "a prompt"]));
+    let create = PromptChange::Create(NewPrompt { name: "a prompt".to_owned(), ..NewPrompt::default() });
+    decide(stores, &org, &id, 0, create).await;
+    decide(stores, &org, &id, 1, PromptChange::Delete).await;
+    let serial_reads = || {
+        let calls = stores.health.call_counters().unwrap().calls;
+        calls.into_iter().filter(|(kind, _)| *kind == "serial_read").map(|(_, calls)| calls).sum::<u64>()
+    };
+    let before = serial_reads();
+    let rows = indexed(stores, &org).await;
+    assert_eq!((rows.len(), serial_reads()), (1, before));
+    assert!(stores.of::<Prompt>().confirm_deletion(&rows[0]).await.unwrap());
+    assert!(serial_reads() > before, "a confirmation reads the resource");
+    stores.of::<Prompt>().clean_deleted(&org, &id, true).await.unwrap();
 }

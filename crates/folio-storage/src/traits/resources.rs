@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,7 +15,7 @@ use folio_types::page::{Order, Page, PageRequest};
 use folio_types::{BlobId, Error, OrgId, Result, Timestamp, TurnId, limits};
 
 use crate::page_token;
-use crate::value::decode;
+use crate::value::{DeletionRow, decode};
 
 /// A page of any list ends with the item that reaches this total size, in bytes.
 pub const PAGE_BYTES: usize = 2 * 1024 * 1024;
@@ -97,15 +98,31 @@ pub trait ResourceExecutor: Send + Sync {
     /// removed. The write with the latest time wins. The deletion of the resource removes the sizes of its blobs.
     async fn set_blob_bytes(&self, org: &OrgId, id: &str, blob: &BlobId, bytes: u64, at: Timestamp) -> Result<()>;
 
-    /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request
-    /// reads.
-    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>>;
+    /// Returns at most `limit` rows of the index of a kind's deletions, of all organizations: a system index that no
+    /// request reads. The rows have a time within `times`, and a fixed order, which is not necessarily that of their times.
+    /// The result begins after the position of `after`, a row of an earlier result with the same times, even if that row
+    /// was removed. None: the result begins with the first row. A result with fewer than `limit` rows is the last one.
+    ///
+    /// Reads no resource. A row is in the index before its resource is deleted, so that the deletion of a row may be in
+    /// progress, or may have been refused: [`Self::confirm_deletion`] returns whether it happened.
+    async fn indexed_deletions(
+        &self,
+        kind: &'static Kind,
+        times: &RangeInclusive<Timestamp>,
+        after: Option<&DeletionRow>,
+        limit: usize,
+    ) -> Result<Vec<DeletionRow>>;
+
+    /// Returns true if the resource of an index row was deleted at the time of the row. Otherwise the deletion is in
+    /// progress or was refused, or the resource was deleted at another time, which has a row of its own. Removes a row whose
+    /// deletion did not happen and is no longer in progress from the index.
+    async fn confirm_deletion(&self, kind: &'static Kind, row: &DeletionRow) -> Result<bool>;
 
     /// Removes the rows that a deletion left: revisions with their references, texts, dependents. Other writes wait for
     /// one page of rows at most. A call that was interrupted is repeated; it continues with the first remaining row.
     ///
-    /// `is_final`: also reduces op rows to ids and times, and removes the deletion from the index of [`Self::deleted`].
-    /// Has no effect on a live resource.
+    /// `is_final`: also reduces op rows to ids and times, and removes the deletion from the index of
+    /// [`Self::indexed_deletions`]. Has no effect on a live resource.
     async fn clean_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str, is_final: bool) -> Result<()>;
 }
 
@@ -342,11 +359,19 @@ impl<R: Resource> ResourceStore<R> {
         self.executor.set_blob_bytes(org, &id.to_string(), blob, bytes, at).await
     }
 
-    /// Returns at most `limit` deletions of all organizations that wait for clean-up: a system index that no request
-    /// reads.
-    pub async fn deleted(&self, limit: usize) -> Result<Vec<(OrgId, R::Id, Timestamp)>> {
-        let found = self.executor.deleted(Kind::get::<R>(), limit).await?;
-        found.into_iter().map(|(org, id, at)| Ok((org, id.parse()?, at))).collect()
+    /// Returns at most `limit` rows of the index of deletions. See [`ResourceExecutor::indexed_deletions`].
+    pub async fn indexed_deletions(
+        &self,
+        times: &RangeInclusive<Timestamp>,
+        after: Option<&DeletionRow>,
+        limit: usize,
+    ) -> Result<Vec<DeletionRow>> {
+        self.executor.indexed_deletions(Kind::get::<R>(), times, after, limit).await
+    }
+
+    /// Returns true if the deletion of an index row happened. See [`ResourceExecutor::confirm_deletion`].
+    pub async fn confirm_deletion(&self, row: &DeletionRow) -> Result<bool> {
+        self.executor.confirm_deletion(Kind::get::<R>(), row).await
     }
 
     /// Removes the rows that a deletion left. See [`ResourceExecutor::clean_deleted`].

@@ -60,9 +60,11 @@ fn part_row(document: &v1::Document) -> Value {
         0 => part.path,
         first => pages(first, part.last_page),
     };
-    row["position"] = json!(part.position);
-    row["path"] = json!(path);
-    row["refused"] = json!("");
+    if let Value::Object(members) = &mut row {
+        members.insert("position".to_owned(), json!(part.position));
+        members.insert("path".to_owned(), json!(path));
+        members.insert("refused".to_owned(), json!(""));
+    }
     row
 }
 

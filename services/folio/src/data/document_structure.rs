@@ -116,7 +116,8 @@ const PART_TOKENS: u32 = 50_000;
 async fn links(client: &Client, what: &str, limit: usize) -> Result<View> {
     let document_id = id_of(client, what).await?;
     let found = collect(limit, async |page_size, page_token| {
-        let request = v1::ListLinksRequest { document_id: document_id.clone(), page_size, page_token, skip: 0 };
+        let request =
+            v1::ListLinksRequest { document_id: document_id.clone(), page_size, page_token, ..Default::default() };
         let page = answer(client.documents().list_links(request)).await?;
         Ok((page.links, page.next_page_token))
     });
@@ -136,7 +137,8 @@ fn link_row(link: &v1::DocumentLink) -> Value {
 async fn images(client: &Client, what: &str, limit: usize, folder: Option<&Path>) -> Result<View> {
     let document_id = id_of(client, what).await?;
     let found = collect(limit, async |page_size, page_token| {
-        let request = v1::ListImagesRequest { document_id: document_id.clone(), page_size, page_token, skip: 0 };
+        let request =
+            v1::ListImagesRequest { document_id: document_id.clone(), page_size, page_token, ..Default::default() };
         let page = answer(client.documents().list_images(request)).await?;
         Ok((page.images, page.next_page_token))
     });

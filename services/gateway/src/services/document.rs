@@ -196,8 +196,8 @@ impl DocumentService for Api {
         ListLinksRequest,
         ListLinksResponse,
         |request| {
-            let v1::ListLinksRequest { document_id, page_size, page_token, skip } = request;
-            let list = ListRequest { page_size, page_token, skip, ..ListRequest::default() };
+            let v1::ListLinksRequest { document_id, page_size, page_token, skip, filter, order_by } = request;
+            let list = ListRequest { page_size, page_token, skip, filter, order_by, grid: None };
             ListLinks { document_id: fields::id("document_id", &document_id)?, list }
         },
         |page: ListPage<OnPage<Link>>| v1::ListLinksResponse {
@@ -212,8 +212,8 @@ impl DocumentService for Api {
         ListImagesRequest,
         ListImagesResponse,
         |request| {
-            let v1::ListImagesRequest { document_id, page_size, page_token, skip } = request;
-            let list = ListRequest { page_size, page_token, skip, ..ListRequest::default() };
+            let v1::ListImagesRequest { document_id, page_size, page_token, skip, filter, order_by } = request;
+            let list = ListRequest { page_size, page_token, skip, filter, order_by, grid: None };
             ListImages { document_id: fields::id("document_id", &document_id)?, list }
         },
         |images: ImagePage| v1::ListImagesResponse {

@@ -100,7 +100,7 @@ fn each_end_starts_the_next_child_and_the_last_one_resumes_the_turn_with_the_res
     complete(&mut rig, 5);
     assert!(rig.calling().is_none());
     complete(&mut rig, 4);
-    assert_eq!(statuses(&rig), ["completed", "failed", "completed", "completed", "completed"]);
+    assert_eq!(statuses(&rig), ["failed", "completed", "completed", "completed", "completed"]);
     assert_eq!(result_of(&rig)["group_id"], json!(group(&rig).id));
     assert_eq!(rig.status(1), Some(CallStatus::Ok), "a failed child does not fail the others");
     assert_eq!(rig.record().usage.model_calls, 1 + 5);
@@ -277,7 +277,7 @@ fn a_cancel_is_recorded_before_the_children_end_and_the_turn_ends_after_them() {
     assert_eq!(statuses(&rig), ["completed", "cancelled", "cancelled", "cancelled"]);
     assert_eq!((rig.status(1), rig.end()), (Some(CallStatus::Cancelled), Some(&End::Cancelled)));
     assert!(matches!(rig.answer(ticket), Some(Ok(Answer::Ended(_)))));
-    assert_eq!(rig.journal()[rig.journal().len() - 2..], ["closing", "ended"]);
+    assert_eq!(rig.journal()[rig.journal().len() - 3..], ["closing", "outcome", "ended"]);
 }
 
 #[test]
