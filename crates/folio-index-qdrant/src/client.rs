@@ -64,18 +64,18 @@ fn unavailable(message: &str) -> Error {
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
-        let message = status.message();
+        let detail = status.message();
         match status.code() {
             Code::NotFound => Self::NoCollection,
             Code::Unauthenticated | Code::PermissionDenied => {
-                tracing::error!(message, "the Qdrant server refuses the API key");
+                tracing::error!(detail, "the Qdrant server refuses the API key");
                 unavailable("the Qdrant server refuses the API key: check index.qdrant_api_key").into()
             }
             Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange | Code::Unimplemented => {
-                Error::internal(format!("the Qdrant server refused a request: {message}")).into()
+                Error::internal(format!("the Qdrant server refused a request: {detail}")).into()
             }
             code => {
-                tracing::warn!(?code, message, "a call to the Qdrant server failed");
+                tracing::warn!(?code, detail, "a call to the Qdrant server failed");
                 unavailable("the index of passages cannot be reached").into()
             }
         }
