@@ -127,6 +127,33 @@ async fn acknowledged_writes_survive_a_kill_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_respond_is_reported_within_the_time_limits() {
+    let server = server("");
+    let options = QdrantOptions { timeout: Duration::from_millis(300), ..QdrantOptions::at(&server.url()) };
+    // The first calls create the collection and its indexes, which may take longer.
+    let (patient, org) = (open(&QdrantOptions::at(&server.url())).await, org("pause"));
+    ready(&patient, &org).await;
+    let index = open(&options).await;
+    wait_for("the server to answer in time", PATIENCE, async || index.state(&org).await.ok()).await;
+    server.pause().unwrap();
+    let started = std::time::Instant::now();
+    let error = index.state(&org).await.unwrap_err();
+    assert_eq!(error.reason, Reason::StoreUnavailable);
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    // The circuit breaker opens, so that calls fail at once.
+    wait_for("the breaker to open", PATIENCE, async || {
+        let _ = index.state(&org).await;
+        index.call_counters().is_open.then_some(())
+    })
+    .await;
+    let started = std::time::Instant::now();
+    assert!(index.state(&org).await.is_err());
+    assert!(started.elapsed() < Duration::from_millis(300), "{:?}", started.elapsed());
+    server.resume().unwrap();
+    wait_for("the server to answer", PATIENCE, async || index.state(&org).await.ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refused_key_and_a_server_without_the_collection_are_reported() {
     let server = server("the-key");
     let with_key = |key: &str| QdrantOptions { api_key: Secret::new(key), ..QdrantOptions::at(&server.url()) };
@@ -201,4 +228,26 @@ async fn an_interrupted_write_leaves_a_whole_generation() {
     assert!(generations(&index, &org).await.is_empty());
     index.delete_organization(&org).await.unwrap();
     assert!(!index.organizations().await.unwrap().contains(&org));
+}
+
+/// A write that meets the deletion of its organization leaves nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_during_the_deletion_of_an_organization_leaves_nothing() {
+    let server = server("");
+    let options = QdrantOptions::at(&server.url());
+    let (writer, deleter, org) = (open(&options).await, open(&options).await, org("deleted"));
+    for step in 0..20u64 {
+        ready(&deleter, &org).await;
+        let write = writer.upsert(&org, vec![document("a", 1, 3), document("b", 1, 3)]);
+        let delete = async {
+            // Real time passes, so that the deletion meets each step of the write.
+            tokio::time::sleep(Duration::from_millis(2 * step)).await;
+            deleter.delete_organization(&org).await
+        };
+        let (written, deleted) = tokio::join!(write, delete);
+        deleted.unwrap();
+        let written = written.unwrap();
+        assert!(matches!(written, Written::Applied { .. } | Written::NotUsable(IndexState::Missing)), "{written:?}");
+        assert!(!deleter.organizations().await.unwrap().contains(&org), "{step}: data of a deleted organization");
+    }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
 
 use crate::identity::Identity;
@@ -79,6 +79,16 @@ impl Qdrant {
         if let Some(process) = self.process.take() {
             process.kill();
         }
+    }
+
+    /// Suspends the server (SIGSTOP): the connections remain open and the server does not respond.
+    pub fn pause(&self) -> Result<()> {
+        self.process.as_ref().context("the server is stopped")?.pause()
+    }
+
+    /// Continues the server after [`Qdrant::pause`].
+    pub fn resume(&self) -> Result<()> {
+        self.process.as_ref().context("the server is stopped")?.resume()
     }
 
     /// Starts or restarts the server on the same port with the same data.
