@@ -69,7 +69,7 @@ rules:
     on_cluster(script, async |test| {
         let limits = OwnQuotas { concurrent_turns: Some(1), ..OwnQuotas::default() };
         let (key, at, limits) = ("limits".parse().unwrap(), System.now(), OrganizationChange::SetQuotas(limits));
-        let write = Write::by_platform(OrgId::platform(), key, at, Expected::Version(1), limits);
+        let write = Write::by_platform(OrgId::platform(), key, at, Expected::Version(2), limits);
         test.stores().of::<Organization>().decide(&test.cluster.tenants[0].org, write).await.unwrap();
         let running = test.chat(0, "wait").await.next().await.unwrap();
         let owner = test.owner(&running.turn_id).await;

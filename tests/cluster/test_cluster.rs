@@ -38,6 +38,9 @@ pub(crate) const TAKEN_OVER: Duration = DEAD_AFTER.saturating_add(Duration::from
 /// `cargo xtask bench cluster` measures the time itself, with approvals and with the next chat.
 pub(crate) const BUSY_MARGIN: Duration = Duration::from_secs(8);
 
+/// An embedding model, which organizations may choose.
+pub(crate) const EMBEDDING_MODEL: &str = "vectors";
+
 /// Encrypts the secrets of tenants.
 const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
@@ -89,6 +92,7 @@ impl TestCluster {
         // The receivers of webhooks listen on this machine.
         let setup = setup
             .with("FOLIO_PROVIDERS__ALLOWED_NETWORKS", "[\"127.0.0.1\"]")
+            .with("FOLIO_MODELS__PROVIDERS__SIM__MODELS__VECTORS__KIND", "embedding")
             .with("FOLIO_SECRETS__MASTER_KEYS", format!("[\"{MASTER_KEY}\"]"));
         let cluster = setup.start().await;
         let tables = Tables::open(&cql, &cluster.keyspace).await.expect("the tables are read");

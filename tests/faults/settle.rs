@@ -44,7 +44,7 @@ pub async fn gather(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeL
     let (busy, taken_at) = settle(tables, limits).await?;
     let markers = cluster.tenants.iter().map(|tenant| (tenant.org.clone(), tenant.marker.clone())).collect();
     // The record is read before the ledgers, whose rows are stored before the requests are sent.
-    let model_requests = cluster.sim.all_chat_requests().await.iter().map(ObservedModelRequest::from).collect();
+    let model_requests = cluster.sim.all_model_requests().await.iter().map(ObservedModelRequest::from).collect();
     Ok(Evidence {
         threads: tables.threads().await?,
         aggregates: tables.aggregates().await?,

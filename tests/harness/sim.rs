@@ -83,10 +83,23 @@ impl Sim {
     /// # Panics
     /// If the record does not contain all of them any more.
     pub async fn all_chat_requests(&self) -> Vec<RecordedRequest> {
+        self.all_requests().await.into_iter().filter(RecordedRequest::is_chat).collect()
+    }
+
+    /// Returns every request of a model call since the start or the last reset: chats and embeddings.
+    ///
+    /// # Panics
+    /// If the record does not contain all of them any more.
+    pub async fn all_model_requests(&self) -> Vec<RecordedRequest> {
+        let is_model_call = |request: &RecordedRequest| request.is_chat() || request.path.ends_with("/embeddings");
+        self.all_requests().await.into_iter().filter(is_model_call).collect()
+    }
+
+    async fn all_requests(&self) -> Vec<RecordedRequest> {
         let all = self.requests().await;
         let first = all.first().map_or(1, |first| first.number);
         assert_eq!(first, 1, "llm-sim recorded more requests than it keeps");
-        all.into_iter().filter(RecordedRequest::is_chat).collect()
+        all
     }
 
     /// Waits until the recorded chat requests satisfy a condition.

@@ -5,12 +5,12 @@ use std::path::Path;
 use folio_blobs::{S3Options, blobs_at};
 use folio_proto::v1;
 use folio_proto::v1::organization_service_client::OrganizationServiceClient;
-use folio_resources::{NewToken, Organization, OrganizationChange, TokenChange, TokenRecord};
+use folio_resources::{NewToken, Organization, OrganizationChange, TagRunsPatch, TokenChange, TokenRecord};
 use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
 use folio_types::op::{Expected, Write};
 use folio_types::token::Token;
-use folio_types::{Environment as _, OrgId, Role, System, UserId};
+use folio_types::{Environment as _, IngestionMode, OrgId, Role, System, UserId};
 
 use super::client::Client;
 use super::within;
@@ -38,6 +38,22 @@ async fn create_organization(stores: &Stores, org: &OrgId, name: &str) {
     let key = key.parse().expect("a request id");
     let write = Write::by_platform(OrgId::platform(), key, System.now(), Expected::Absent, create);
     stores.of::<Organization>().decide(org, write).await.expect("the organization is created");
+    // Most tests count jobs, or stop nodes at the steps of one job.
+    let (key, set) = (format!("ingestion-{org}"), without_ingestion());
+    let key = key.parse().expect("a request id");
+    let write = Write::by_platform(OrgId::platform(), key, System.now(), Expected::Version(1), set);
+    stores.of::<Organization>().decide(org, write).await.expect("the organization is changed");
+}
+
+/// Returns the change after which no document is ingested by itself.
+fn without_ingestion() -> OrganizationChange {
+    OrganizationChange::Update {
+        name: None,
+        thread_retention_days: None,
+        tag_runs: TagRunsPatch::default(),
+        auto_create: None,
+        ingestion: Some(IngestionMode::Off),
+    }
 }
 
 async fn store_token(stores: &Stores, token: &Token, new: NewToken) {

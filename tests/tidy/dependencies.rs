@@ -45,19 +45,24 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-index-conformance", "index"),
     ("folio-index-placed", "cluster index storage"),
     ("folio-index-qdrant", "breaker index storage storage-client"),
+    ("folio-knowledge", "history index jobs llm passages resources storage tools"),
     (
         "folio-operations",
-        "accounts credit documents export history jobs llm metering permits providers resources storage tools webhooks",
+        "accounts credit documents export history jobs knowledge llm metering permits providers resources storage tools \
+         webhooks",
     ),
     ("folio-cluster", "history proto resources storage"),
     ("folio-testkit", ""),
     ("folio-test-servers", ""),
     (
         "folio-gateway",
-        "accounts cluster credit documents history llm metering operations permits proto providers resources storage \
-         tools",
+        "accounts cluster credit documents history knowledge llm metering operations permits proto providers resources \
+         storage tools",
     ),
-    ("folio-node", "cluster conversation documents history jobs llm metering proto quotas resources storage tools"),
+    (
+        "folio-node",
+        "cluster conversation documents history jobs knowledge llm metering proto quotas resources storage tools",
+    ),
     ("llm-sim", ""),
     ("xtask", "test-servers"),
 ];
@@ -72,6 +77,7 @@ const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
     ("folio-index-conformance", &[]),
     ("tantivy", &["folio-index"]),
     ("tokenizers", &["folio-passages"]),
+    ("whatlang", &["folio-knowledge"]),
     ("jsonschema", &["folio-llm"]),
     ("ractor", &["folio-conversation", "folio-jobs", "folio-metering", "folio-node", "folio-documents"]),
     (

@@ -149,7 +149,9 @@ async fn render(client: &Client) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_data_of_a_deleted_organization_remains() {
-    let setup = Setup::new(SCRIPT).with("FOLIO_PROVIDERS__ALLOWED_NETWORKS", json!(["127.0.0.1"]));
+    let setup = Setup::new(SCRIPT)
+        .with("FOLIO_PROVIDERS__ALLOWED_NETWORKS", json!(["127.0.0.1"]))
+        .with("FOLIO_INDEX__SWEEP_INTERVAL_SECONDS", 1);
     let mut sandbox = setup.start().await;
     let admin = sandbox.client().await;
     let kept = admin.upload("kept.txt", b"All about the hippopotamus.").await;
@@ -171,7 +173,7 @@ async fn no_data_of_a_deleted_organization_remains() {
         async || client.documents.clone().list_documents(list.clone()).await.err().map(|status| status.code());
     let unauthenticated = async || (refusal().await == Some(tonic::Code::Unauthenticated)).then_some(());
     folio_testkit::wait_for("the tokens to be refused", Duration::from_secs(20), unauthenticated).await;
-    let blobs = sandbox.data().join("blobs");
+    let (blobs, index) = (sandbox.data().join("blobs"), sandbox.data().join("index"));
     // An image does not contain the word, but its path contains the organization.
     let is_clean = |(path, bytes): &(PathBuf, Vec<u8>)| {
         !String::from_utf8_lossy(bytes).contains(WORD)
@@ -179,6 +181,9 @@ async fn no_data_of_a_deleted_organization_remains() {
     };
     let is_erased = async || files_below(&blobs).iter().all(is_clean).then_some(());
     folio_testkit::wait_for("the blobs to be deleted", Duration::from_secs(20), is_erased).await;
+    let index = index.join(&organization.organization_id);
+    let is_erased = async || (!index.exists()).then_some(());
+    folio_testkit::wait_for("the index to be deleted", Duration::from_secs(20), is_erased).await;
     platform.delete_organization(delete("any name")).await.unwrap();
     let all = platform.list_organizations(v1::ListOrganizationsRequest::default()).await.unwrap().into_inner();
     assert_eq!(all.organizations.len(), 1, "{all:?}");
@@ -207,6 +212,6 @@ async fn no_data_of_a_deleted_organization_remains() {
     assert!(left.iter().all(|row| expected.iter().any(|part| row.contains(part))), "{left:?}");
     let has_tombstone = left.iter().any(|row| row.starts_with(&tombstone) && row.contains("tombstone"));
     assert!(has_tombstone, "the tombstone is missing: {left:?}");
-    assert!(with("hippopotamus").len() == 1, "rows of other organizations remain");
+    assert!(!with("hippopotamus").is_empty(), "rows of other organizations remain");
     store.close().await;
 }

@@ -21,6 +21,7 @@ mod erasure;
 mod extract;
 mod faults;
 mod inbox;
+mod ingestions;
 mod isolation;
 mod malformed;
 mod mcp;

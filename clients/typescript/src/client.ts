@@ -56,6 +56,7 @@ export class Client<F> {
   readonly documents: ServiceClient<typeof v1.DocumentService>;
   readonly extractions: ServiceClient<typeof v1.ExtractionService>;
   readonly inbox: ServiceClient<typeof v1.InboxService>;
+  readonly ingestions: ServiceClient<typeof v1.IngestionService>;
   readonly jobs: ServiceClient<typeof v1.JobService>;
   readonly limits: ServiceClient<typeof v1.LimitService>;
   readonly mcpServers: ServiceClient<typeof v1.McpServerService>;
@@ -89,6 +90,7 @@ export class Client<F> {
     this.documents = createClient(v1.DocumentService, transport);
     this.extractions = createClient(v1.ExtractionService, transport);
     this.inbox = createClient(v1.InboxService, transport);
+    this.ingestions = createClient(v1.IngestionService, transport);
     this.jobs = createClient(v1.JobService, transport);
     this.limits = createClient(v1.LimitService, transport);
     this.mcpServers = createClient(v1.McpServerService, transport);

@@ -252,6 +252,7 @@ services! {
     documents: document_service_client::DocumentServiceClient,
     extractions: extraction_service_client::ExtractionServiceClient,
     inbox: inbox_service_client::InboxServiceClient,
+    ingestions: ingestion_service_client::IngestionServiceClient,
     jobs: job_service_client::JobServiceClient,
     limits: limit_service_client::LimitServiceClient,
     mcp_servers: mcp_server_service_client::McpServerServiceClient,

@@ -82,7 +82,7 @@ pub trait Placement: Send + Sync {
 
 /// Called before and after each write of a job with the name of the step: `start:before`, `start:after`. The steps are
 /// `start`, `begin`, `finish`, `postpone`, `checkpoint`, `advance`, `wait`, `release`, `complete` and `fail`. A test stops a job
-/// by a future that never completes.
+/// by a future that never completes. Not called for jobs of the queue [`folio_history::job::JobQueue::Ingestions`].
 pub type Failpoint = Arc<dyn Fn(&str) -> BoxFuture<'static, ()> + Send + Sync>;
 
 #[derive(Clone)]

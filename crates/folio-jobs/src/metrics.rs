@@ -123,6 +123,9 @@ mod tests {
         let ended_jobs = |kind, count, seconds| EndedJobs { kind, end: "cancelled", count, seconds };
         assert_eq!(ended, [ended_jobs("other", 1, 9), ended_jobs("test", 2, 18)]);
         let load = |queue, open, ready, running| QueueLoad { queue, open, ready, running };
-        assert_eq!(queues, [load(JobQueue::Work, 0, 0, 1), load(JobQueue::Deliveries, 3, 1, 0)]);
+        assert_eq!(
+            queues,
+            [load(JobQueue::Work, 0, 0, 1), load(JobQueue::Deliveries, 3, 1, 0), load(JobQueue::Ingestions, 0, 0, 0),]
+        );
     }
 }

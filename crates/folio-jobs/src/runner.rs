@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_history::job::{
-    ItemOutcome, ItemState, JobCommand, JobHeader, JobItem, JobState, JobWrite, JobWritten, OpenJobRow, RowAction,
-    Steps, WaitReason, current_principal, retry_at, row_action,
+    ItemOutcome, ItemState, JobCommand, JobHeader, JobItem, JobQueue, JobState, JobWrite, JobWritten, OpenJobRow,
+    RowAction, Steps, WaitReason, current_principal, retry_at, row_action,
 };
 use folio_types::{Error, Principal, Reason};
 use serde_json::Value;
@@ -294,7 +294,11 @@ impl Runner<'_> {
         let (shared, environment) = (self.shared, &self.shared.dependencies.environment);
         let Some(after) = self.header.after(command, environment.now())? else { return Ok(()) };
         let write = JobWrite { batch: environment.random(), before: self.header.clone(), after, outcome };
-        shared.hit(step, "before").await;
+        // A text that becomes ready causes a job, so that a failpoint of another job would stop at it.
+        let has_failpoints = self.header.queue() != JobQueue::Ingestions;
+        if has_failpoints {
+            shared.hit(step, "before").await;
+        }
         let written = loop {
             match shared.jobs().write(write.clone()).await {
                 Ok(written) => break written,
@@ -306,7 +310,9 @@ impl Runner<'_> {
             // The store sends no notification when it is available again.
             tokio::time::sleep(shared.options.retry_pause).await;
         };
-        shared.hit(step, "after").await;
+        if has_failpoints {
+            shared.hit(step, "after").await;
+        }
         match written {
             JobWritten::Done(header) if header.fence() == write.after.fence() => {
                 self.header = *header;

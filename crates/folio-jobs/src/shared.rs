@@ -16,6 +16,9 @@ use crate::{Dependencies, JobKind, Options};
 
 /// Maximum number of running deliveries of an organization. Each takes seconds at most.
 const DELIVERIES_RUNNING_MAX: u32 = 16;
+/// Maximum number of running ingestions of texts and of maintenance jobs of an organization, so that an upload of many documents
+/// leaves capacity for other organizations.
+const INGESTIONS_RUNNING_MAX: u32 = 4;
 
 /// A job with an actor.
 struct RunningJob {
@@ -133,6 +136,7 @@ impl Shared {
         match queue {
             JobQueue::Work => self.options.limits.running_max,
             JobQueue::Deliveries => DELIVERIES_RUNNING_MAX,
+            JobQueue::Ingestions => INGESTIONS_RUNNING_MAX,
         }
     }
 

@@ -132,10 +132,10 @@ impl Sweeper {
             }
             RowAction::Skip => {}
             RowAction::CheckAt(at) => {
-                // No user resumes a delivery.
+                // No user resumes a delivery or an ingestion of a text.
                 let recheck = match row.queue {
                     JobQueue::Work => now.saturating_add(RECHECK).unwrap_or(at),
-                    JobQueue::Deliveries => at,
+                    JobQueue::Deliveries | JobQueue::Ingestions => at,
                 };
                 found.waiting.insert(key, at.min(recheck));
             }

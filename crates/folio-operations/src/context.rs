@@ -7,6 +7,7 @@ use folio_accounts::Accounts;
 use folio_documents::{CleanupHandle, PageBookmark, Uploader};
 use folio_history::peer::{ConversationPeer, SharedPeer};
 use folio_jobs::JobControl;
+use folio_knowledge::Knowledge;
 use folio_llm::{Catalogue, Models};
 use folio_metering::{CreditMeter, SharedMeter};
 use folio_permits::{Amount, Bounds, Permit, Permits};
@@ -61,6 +62,8 @@ pub struct Components {
     pub environment: Arc<dyn Environment>,
     /// Bounds of extractions.
     pub extraction: extraction::Options,
+    /// The passages of documents and their index. None: this process has no index.
+    pub knowledge: Option<Knowledge>,
     /// The jobs of all nodes.
     pub jobs: JobControl,
     pub uploader: Uploader,

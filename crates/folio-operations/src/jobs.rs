@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use folio_history::job::{
-    EXTRACTION_KIND, ItemOutcome, ItemState, JobCommand, JobFilter, JobHeader, JobItem, JobPage, JobPages, KIND,
-    Progress,
+    EXTRACTION_KIND, INGESTION_KIND, ItemOutcome, ItemState, JobCommand, JobFilter, JobHeader, JobItem, JobPage,
+    JobPages, KIND, Progress,
 };
 use folio_jobs::JobRequest;
 use folio_resources::audit::AuditTarget;
@@ -13,7 +13,7 @@ use folio_types::access::Scope;
 use folio_types::budget::check_credit_budget;
 use folio_types::limits::JOB_PAGE_ITEMS;
 use folio_types::page::Order;
-use folio_types::{BudgetUse, Error, JobId, Reason, Result};
+use folio_types::{BudgetUse, DocumentId, Error, JobId, Reason, Result};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
@@ -291,13 +291,13 @@ impl Operation for RetryJob {
             let message = format!("each item of the job {} is done", job.id);
             return Err(Error::precondition(Reason::JobEnded, message));
         }
-        let request = JobRequest {
-            id: JobId::derive(&context.request.id_parts()),
-            principal: context.principal().clone(),
-            kind: job.kind,
-            input,
-            items,
-        };
+        let id = JobId::derive(&context.request.id_parts());
+        if job.kind == INGESTION_KIND {
+            let documents = items.iter().map(|item| item.parse()).collect::<Result<Vec<DocumentId>>>()?;
+            context.stores().passages().set_last_ingestion(job.org(), &id, &documents).await?;
+        }
+        let principal = context.principal().clone();
+        let request = JobRequest { id, principal, kind: job.kind, input, items };
         JobView::read(context, context.job_creator()?.create(request).await?).await
     }
 }
@@ -305,11 +305,12 @@ impl Operation for RetryJob {
 /// Returns the input of the retry of a job.
 ///
 /// # Errors
-/// `INVALID_FIELD` if a budget is requested for a job that does not run a prompt on documents: the work of such a job is a turn, whose
-/// message states the budget, or needs no model.
+/// `INVALID_FIELD` if a budget is requested for a job that neither runs a prompt on documents nor ingests them: the work of such a job
+/// is a turn, whose message states the budget, or needs no model.
 fn retry_input(kind: &str, mut input: Value, credit_budget: Option<u64>) -> Result<Value> {
-    if credit_budget.is_some() && kind != EXTRACTION_KIND {
-        let problem = format!("applies to jobs that run a prompt on documents only, not to one of the kind {kind}");
+    if credit_budget.is_some() && ![EXTRACTION_KIND, INGESTION_KIND].contains(&kind) {
+        let problem =
+            format!("applies to jobs that run a prompt on documents or ingest them, not to one of the kind {kind}");
         return Err(Error::invalid_field("credit_budget", problem));
     }
     if let Some(input) = input.as_object_mut() {

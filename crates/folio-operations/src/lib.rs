@@ -42,6 +42,7 @@ pub mod filter;
 mod followed_list;
 pub mod grid;
 pub mod inbox;
+pub mod ingestions;
 pub mod jobs;
 pub mod limits;
 mod list;
@@ -99,6 +100,7 @@ const GROUPS: &[&[Declaration]] = &[
     extractions::DECLARATIONS,
     proposals::DECLARATIONS,
     jobs::DECLARATIONS,
+    ingestions::DECLARATIONS,
     inbox::DECLARATIONS,
     models::DECLARATIONS,
     providers::DECLARATIONS,

@@ -7,7 +7,7 @@ use folio_resources::{
 use folio_storage::Stores;
 use folio_types::page::Order;
 use folio_types::token::Token;
-use folio_types::{Error, Etag, OrgId, Reason, Result, Role, Secret, TokenId, UserId, limits};
+use folio_types::{Error, Etag, IngestionMode, OrgId, Reason, Result, Role, Secret, TokenId, UserId, limits};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -194,6 +194,9 @@ pub struct UpdateOrganization {
     /// True if an agent makes a proposal for each uploaded document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_create: Option<bool>,
+    /// The mode of the ingestion that begins when the text of a document becomes ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ingestion: Option<IngestionMode>,
     /// The version that the update is based on. None: any version.
     pub etag: Option<Etag>,
 }
@@ -211,8 +214,8 @@ impl Operation for UpdateOrganization {
     async fn run(self, context: &Context) -> Result<Organization> {
         let thread_retention_days = self.thread_retention_days.map(|days| Some(days).filter(|days| *days > 0));
         let tag_runs = TagRunsPatch { disabled: self.tag_runs_disabled, batch_documents: self.tag_batch_documents };
-        let (name, auto_create) = (self.name, self.auto_create);
-        let update = OrganizationChange::Update { name, thread_retention_days, tag_runs, auto_create };
+        let (name, auto_create, ingestion) = (self.name, self.auto_create, self.ingestion);
+        let update = OrganizationChange::Update { name, thread_retention_days, tag_runs, auto_create, ingestion };
         change_organization(context, &context.principal().org, self.etag, update).await
     }
 }

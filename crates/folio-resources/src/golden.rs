@@ -12,8 +12,8 @@ use folio_types::access::{Role, Scope};
 use folio_types::models::{ModelKind, ModelOptions, OutputLimitField};
 use folio_types::token::Token;
 use folio_types::{
-    BlobId, Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, ProposalId, Reason, SchemaId,
-    SchemaRevId, TagId, ThreadId, Timestamp, UserId,
+    BlobId, Code, Digest, DocumentId, ExtractionId, IngestionMode, OrgId, PromptId, PromptRevId, ProposalId, Reason,
+    SchemaId, SchemaRevId, TagId, ThreadId, Timestamp, UserId,
 };
 use serde_json::{Value, json};
 
@@ -172,6 +172,7 @@ pub(crate) fn organization() -> Organization {
         thread_retention_days: None,
         tag_runs: TagRuns::default(),
         auto_create: false,
+        ingestion: IngestionMode::default(),
         quotas: OwnQuotas::default(),
     }
 }
@@ -314,6 +315,7 @@ fn samples() -> Vec<(String, Vec<u8>)> {
             },
         ),
         live("auto_create", Organization { auto_create: true, ..organization() }),
+        live("ingestion", Organization { ingestion: IngestionMode::Agentic, ..organization() }),
         live("auto_create", Document { has_auto_create: true, ..document() }),
         live("auto_create_budget", Document { has_auto_create: true, auto_create_budget: Some(500), ..document() }),
         live("tag_runs", Organization { tag_runs: TagRuns { disabled: true, batch_documents: 25 }, ..organization() }),

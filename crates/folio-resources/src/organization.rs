@@ -3,7 +3,7 @@
 use crate::fields::check_name;
 use crate::policy::Policy;
 use folio_types::op::{OpResult, Write};
-use folio_types::{Error, OrgId, Reason, Result, Timestamp, limits};
+use folio_types::{Error, IngestionMode, OrgId, Reason, Result, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::resource::common_functions;
@@ -29,6 +29,9 @@ pub struct Organization {
     /// True if an agent makes a proposal for each uploaded document whose upload does not state otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub auto_create: bool,
+    /// The mode of the ingestion that begins when the text of a document becomes ready.
+    #[serde(default, skip_serializing_if = "IngestionMode::is_default")]
+    pub ingestion: IngestionMode,
     /// Quotas that differ from the defaults.
     #[serde(default, skip_serializing_if = "OwnQuotas::is_empty")]
     pub quotas: OwnQuotas,
@@ -68,6 +71,7 @@ pub enum OrganizationChange {
         thread_retention_days: Option<Option<u32>>,
         tag_runs: TagRunsPatch,
         auto_create: Option<bool>,
+        ingestion: Option<IngestionMode>,
     },
     /// Replaces the approval policy and the approval time. The caller has validated the tools and profiles that the
     /// policy names.
@@ -91,7 +95,7 @@ impl OrganizationChange {
         };
         match self {
             Self::Create { name } => check_name("organization.name", name),
-            Self::Update { name, thread_retention_days, tag_runs, auto_create: _ } => {
+            Self::Update { name, thread_retention_days, tag_runs, auto_create: _, ingestion: _ } => {
                 if let Some(name) = name {
                     check_name("organization.name", name)?;
                 }
@@ -153,6 +157,7 @@ impl Resource for Organization {
                 thread_retention_days: None,
                 tag_runs: TagRuns::default(),
                 auto_create: false,
+                ingestion: IngestionMode::default(),
                 quotas: OwnQuotas::default(),
             };
             return Ok(Plan { after: Some(organization), result });
@@ -160,7 +165,7 @@ impl Resource for Organization {
         let mut organization = before.clone();
         match &write.change {
             OrganizationChange::Create { .. } => return Err(Self::not_found(id)),
-            OrganizationChange::Update { name, thread_retention_days, tag_runs, auto_create } => {
+            OrganizationChange::Update { name, thread_retention_days, tag_runs, auto_create, ingestion } => {
                 organization.name.clone_from(name.as_ref().unwrap_or(&before.name));
                 organization.thread_retention_days = thread_retention_days.unwrap_or(before.thread_retention_days);
                 organization.tag_runs = TagRuns {
@@ -168,6 +173,7 @@ impl Resource for Organization {
                     batch_documents: tag_runs.batch_documents.unwrap_or(before.tag_runs.batch_documents),
                 };
                 organization.auto_create = auto_create.unwrap_or(before.auto_create);
+                organization.ingestion = ingestion.unwrap_or(before.ingestion);
             }
             OrganizationChange::SetPolicy { policy, approval_ttl_seconds } => {
                 organization.policy.clone_from(policy);
@@ -219,6 +225,7 @@ mod tests {
             thread_retention_days: days,
             tag_runs,
             auto_create: None,
+            ingestion: None,
         };
         let days = |days| update(Some(days), TagRunsPatch::default());
         for (patch, expected) in [
@@ -247,9 +254,11 @@ mod tests {
             thread_retention_days: None,
             tag_runs: TagRunsPatch::default(),
             auto_create: Some(true),
+            ingestion: Some(IngestionMode::Fast),
         };
         let automatic = applied(&id, automatic, Some(limited.clone())).unwrap().after.unwrap();
-        assert_eq!(automatic, Organization { version: 3, auto_create: true, ..limited.clone() });
+        let ingestion = IngestionMode::Fast;
+        assert_eq!(automatic, Organization { version: 3, auto_create: true, ingestion, ..limited.clone() });
         let unchanged = applied(&id, update(None, TagRunsPatch::default()), Some(automatic.clone())).unwrap();
         assert_eq!(unchanged.after, Some(automatic));
         let policy = OrganizationChange::SetPolicy { policy: Policy::default(), approval_ttl_seconds: Some(60) };
@@ -289,6 +298,7 @@ mod tests {
                     thread_retention_days: None,
                     tag_runs: TagRunsPatch::default(),
                     auto_create: None,
+                    ingestion: None,
                 },
                 "organization.name",
             ),
@@ -298,6 +308,7 @@ mod tests {
                     thread_retention_days: None,
                     tag_runs: TagRunsPatch { disabled: None, batch_documents: Some(limits::TAG_RUN_DOCUMENTS_MAX + 1) },
                     auto_create: None,
+                    ingestion: None,
                 },
                 "organization.tag_batch_documents",
             ),
@@ -307,6 +318,7 @@ mod tests {
                     thread_retention_days: days,
                     tag_runs: TagRunsPatch::default(),
                     auto_create: None,
+                    ingestion: None,
                 },
                 "organization.thread_retention_days",
             ),
@@ -329,6 +341,7 @@ mod tests {
             thread_retention_days: Some(Some(days)),
             tag_runs: TagRunsPatch::default(),
             auto_create: None,
+            ingestion: None,
         };
         let kept = applied(&id, change, Some(created(&id))).unwrap().after.unwrap();
         assert_eq!(kept.thread_retention_days, Some(days));

@@ -1,5 +1,6 @@
 //! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`],
-//! [`folio_storage::BudgetStore`], [`folio_storage::IndexHolderStore`] and [`folio_storage::VectorCache`].
+//! [`folio_storage::BudgetStore`], [`folio_storage::IndexHolderStore`], [`folio_storage::VectorCache`] and
+//! [`folio_storage::PassageStore`].
 
 use folio_credit::{Budget, Share};
 use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, User};
@@ -21,7 +22,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     accounts(context).await?;
     budgets(context).await?;
     vectors(context).await?;
-    index_holders(context).await
+    index_holders(context).await?;
+    super::passages::check_passages(context).await
 }
 
 /// A row is written under the values of the row and of its guard, and belongs to one group of one organization.

@@ -109,6 +109,8 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         entries.items.len(),
         collections.items.len(),
         jobs.list(org, &deliveries, &page).await?.items.len(),
+        context.stores.passages().heads(org, None, 10).await?.len(),
+        context.stores.passages().read(org, &id, 1, &[0]).await?.len(),
     ];
     counts.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
     Ok(counts)
@@ -141,6 +143,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     let revoke = TokenChange::revoke_by_platform(&org, &revoked, context.now())?;
     done(stores.of::<TokenRecord>().decide(&revoked, revoke).await?)?;
     filled_document(&context, &name).await?;
+    super::passages::fill(&context, &context.document_id(), &name).await?;
     filled_thread(&context, &name).await?;
     for kind in [EXTRACTION_KIND, DELIVERY_KIND] {
         filled_job(&context, kind, &name).await?;

@@ -23,6 +23,7 @@ mod memory;
 mod open_turns;
 mod ops;
 mod paging;
+mod passages;
 mod random;
 mod resources;
 mod revisions;

@@ -345,6 +345,7 @@ impl Sample for Organization {
             thread_retention_days,
             tag_runs: TagRunsPatch::default(),
             auto_create: None,
+            ingestion: None,
         }
     }
 

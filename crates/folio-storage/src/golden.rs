@@ -5,6 +5,7 @@
 
 mod access;
 mod entries;
+mod passages;
 mod structure;
 mod vectors;
 
@@ -173,7 +174,8 @@ fn working() -> WorkingState {
 }
 
 fn samples() -> Vec<Sample> {
-    let mut samples: Vec<Sample> = access::access().into_iter().chain(vectors::vectors()).collect();
+    let mut samples: Vec<Sample> =
+        access::access().into_iter().chain(vectors::vectors()).chain(passages::passages()).collect();
     for (case, gap) in [("plain", None), ("cut", Some(TextGap::Cut)), ("missing", Some(TextGap::Missing))] {
         samples.push(sample(case, PageText { number: 3, text: "Invoice № 7\n\tTotal".into(), gap, first_cell: None }));
     }

@@ -20,6 +20,13 @@ use serde_json::Value;
 
 use crate::traits::{HourSums, UsageRecord};
 
+mod passages;
+
+pub use passages::{
+    LastIngestion, PassageBucket, PassageGeneration, PassageHead, ServingSpace, StoredPassage, StoredSegment,
+    StoredVector,
+};
+
 /// A value that an adapter can store.
 pub trait Stored: Serialize + DeserializeOwned {
     /// The name of the kind in errors and golden files.
@@ -334,6 +341,13 @@ stored! {
         "cached_vector" => CachedVector,
         "cached_vector_slot" => CachedVectorSlot,
         "index_holder" => IndexHolder,
+        "passage" => StoredPassage,
+        // The whole value is derived from the text, and a conditional write compares it.
+        "passage_head" => PassageHead,
+        "passage_generation" => PassageGeneration,
+        "passage_bucket" => PassageBucket,
+        "serving_space" => ServingSpace,
+        "last_ingestion" => LastIngestion,
         "list_row" => ListRow,
         "name" => NameRow,
         "reference" => Reference,

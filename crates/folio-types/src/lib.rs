@@ -14,6 +14,7 @@ mod error;
 mod etag;
 #[macro_use]
 mod ids;
+mod ingestion;
 pub mod json;
 pub mod limits;
 mod liveness;
@@ -39,6 +40,7 @@ pub use environment::{Environment, System};
 pub use error::{Code, Error, FieldViolation, Reason, Result};
 pub use etag::Etag;
 pub use ids::*;
+pub use ingestion::IngestionMode;
 pub use jiff::Timestamp;
 pub use liveness::Liveness;
 pub use secret::Secret;

@@ -198,12 +198,14 @@ pub const REFUSED_PART_CHARS: usize = 200;
 pub const SPLIT_PARTS_MAX: usize = 200;
 /// Maximum items of a job.
 // proto: RunExtractionsRequest.document_filter "{} documents"
+// proto: StartIngestionRequest.document_filter "{} documents"
 pub const JOB_ITEMS_MAX: usize = 100_000;
 /// Items of a page of a job. The header of a job contains one page.
 // proto: Job.items "at most {} items"
 pub const JOB_PAGE_ITEMS: usize = 100;
 /// Maximum documents that a request names as the items of a job.
 // proto: RunExtractionsRequest.document_ids "1 to {} different"
+// proto: StartIngestionRequest.document_ids "1 to {} different"
 pub const JOB_DOCUMENT_IDS_MAX: usize = 10_000;
 /// Maximum number of documents that the response to a change of a prompt names, and on which the change may run the prompt.
 // proto: Organization.tag_batch_documents "0 to {}."
@@ -231,6 +233,9 @@ pub const JOB_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Time for which the record of an ended delivery to a webhook endpoint is kept.
 // proto: WebhookEndpointService.ListWebhookDeliveries "for {} days"
 pub const DELIVERY_RETENTION: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+/// Time for which the record of an ended job that ingested one text, or maintained the index, is kept.
+// proto: IngestionService "after {} days"
+pub const INGESTION_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Maximum tasks of a group: of one call of `run_tasks`.
 // proto: TaskGroup.tasks "at most {}."
 pub const TASKS_PER_GROUP_MAX: usize = 16;

@@ -8,7 +8,8 @@
 //! | an extraction, a proposal | [`ResourceExecutor::decide`] |
 //! | the end of a job | [`JobRecordStore::write`] |
 //!
-//! The layer also creates the jobs of prompts that share a tag with a document, and those that make proposals ([`TagRuns`]).
+//! The layer also creates the jobs of prompts that share a tag with a document, and those that make proposals ([`TagRuns`]), and
+//! the jobs that keep the passages of a document current ([`Ingestions`]).
 //!
 //! A write that was refused, or that was lost, leaves deliveries without a record. Their job finds no record and sends
 //! nothing.
@@ -35,6 +36,7 @@ use folio_types::{BlobId, DocumentId, JobId, OrgId, RequestId, Result, ThreadId,
 
 use crate::counters::Counters;
 use crate::event::{self, Event, EventType};
+use crate::ingestions::Ingestions;
 use crate::outbox::Outbox;
 use crate::tag_runs::TagRuns;
 
@@ -42,13 +44,15 @@ use crate::tag_runs::TagRuns;
 /// limits of jobs.
 pub fn with_events(stores: Stores, hints: Arc<dyn JobStore>, limits: JobLimits, counters: Counters) -> Stores {
     let outbox = Arc::new(Outbox::new(&stores, Arc::clone(&hints), counters.clone()));
+    let ingestions = Arc::new(Ingestions::new(&stores, Arc::clone(&hints), limits, counters.clone()));
     let tag_runs = Arc::new(TagRuns::new(&stores, hints, limits, counters));
     let resources = Resources {
         below: Arc::clone(&stores.resources),
         outbox: Arc::clone(&outbox),
         tag_runs: Arc::clone(&tag_runs),
+        ingestions: Arc::clone(&ingestions),
     };
-    let texts = Texts { below: Arc::clone(&stores.texts), outbox: Arc::clone(&outbox), tag_runs };
+    let texts = Texts { below: Arc::clone(&stores.texts), outbox: Arc::clone(&outbox), tag_runs, ingestions };
     let jobs = Jobs { below: Arc::clone(&stores.jobs), outbox: Arc::clone(&outbox) };
     let threads = Threads { below: Arc::clone(&stores.threads), outbox };
     Stores {
@@ -77,6 +81,7 @@ struct Resources {
     below: Arc<dyn ResourceExecutor>,
     outbox: Arc<Outbox>,
     tag_runs: Arc<TagRuns>,
+    ingestions: Arc<Ingestions>,
 }
 
 impl Resources {
@@ -101,17 +106,19 @@ impl Resources {
         Ok(read(&after)?.map(|after| event::of_extraction(&write.op, before.as_ref(), &after)).unwrap_or_default())
     }
 
-    /// Creates the runs of prompts that follow a change of a document. A new document has no text.
-    async fn tag_runs(&self, write: &ResourceWrite) -> Result<Vec<JobId>> {
-        if write.kind.name != Document::KIND || write.deletes {
-            return Ok(Vec::new());
+    /// Returns a document before a write, and after it unless the write deletes it. None: the document is new, and has no text
+    /// and no passages, the write concerns another resource, or it will be refused.
+    async fn documents(&self, write: &ResourceWrite) -> Result<Option<(Document, Option<Document>)>> {
+        if write.kind.name != Document::KIND {
+            return Ok(None);
         }
-        let Some(before) = self.stored(write).await? else { return Ok(Vec::new()) };
-        let Ok(Some(after)) = write.record_after(Some(&before)) else { return Ok(Vec::new()) };
-        match (read::<Document>(&before)?, read::<Document>(&after)?) {
-            (Some(before), Some(after)) => self.tag_runs.after_tags(&before, &after, &write.by, write.at).await,
-            _ => Ok(Vec::new()),
+        let Some(before) = self.stored(write).await? else { return Ok(None) };
+        let Some(document) = read::<Document>(&before)? else { return Ok(None) };
+        if write.deletes {
+            return Ok(Some((document, None)));
         }
+        let Ok(Some(after)) = write.record_after(Some(&before)) else { return Ok(None) };
+        Ok(read::<Document>(&after)?.map(|after| (document, Some(after))))
     }
 
     /// Returns the stored record of the target of a write.
@@ -129,13 +136,21 @@ fn read<R: Resource>(record: &[u8]) -> Result<Option<R>> {
 #[async_trait]
 impl ResourceExecutor for Resources {
     async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome> {
-        let (events, runs, org) = (self.events(&write).await?, self.tag_runs(&write).await?, write.org.clone());
+        let (events, org) = (self.events(&write).await?, write.org.clone());
+        let (mut runs, mut ingestion) = (Vec::new(), None);
+        if let Some((before, after)) = self.documents(&write).await? {
+            if let Some(after) = &after {
+                runs = self.tag_runs.after_tags(&before, after, &write.by, write.at).await?;
+            }
+            ingestion = self.ingestions.of_change(&before, after.as_ref(), write.at).await?;
+        }
         let is_endpoint = write.kind.name == WebhookEndpoint::KIND;
         let decided = written(&self.outbox, &org, &events, self.below.decide(write)).await;
         if is_endpoint {
             self.outbox.forget(&org).await;
         }
         self.tag_runs.publish(&org, &runs).await;
+        self.ingestions.publish(&org, ingestion.as_ref()).await;
         decided
     }
 
@@ -271,6 +286,7 @@ struct Texts {
     below: Arc<dyn TextStore>,
     outbox: Arc<Outbox>,
     tag_runs: Arc<TagRuns>,
+    ingestions: Arc<Ingestions>,
 }
 
 #[async_trait]
@@ -282,14 +298,17 @@ impl TextStore for Texts {
         let Some(document) = document.filter(|_| update.state.is_settled()) else { return write(update).await };
         let (at, is_ready) = (update.at, update.state == TextState::Ready);
         let proposal = self.tag_runs.proposal_of_text(org, &document, at).await?;
+        let ingestion = self.ingestions.of_text(org, &document, (at, is_ready)).await?;
         if !is_ready {
             write(update).await?;
             self.tag_runs.publish(org, proposal.as_slice()).await;
+            self.ingestions.publish(org, ingestion.as_ref()).await;
             return Ok(());
         }
         let (tags, mut runs) = self.tag_runs.of_text(org, &document, at, &[]).await?;
         runs.extend(proposal);
         write(update).await?;
+        self.ingestions.publish(org, ingestion.as_ref()).await;
         self.tag_runs.publish(org, &runs).await;
         let (_, late) = self.tag_runs.of_text(org, &document, at, &tags).await?;
         self.tag_runs.publish(org, &late).await;

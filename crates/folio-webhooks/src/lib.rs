@@ -1,4 +1,4 @@
-//! Jobs that writes cause: deliveries of events to webhook endpoints, runs of prompts by tags, and proposals.
+//! Jobs that writes cause: deliveries of events to webhook endpoints, runs of prompts by tags, proposals, and ingestions.
 //!
 //! | part | task |
 //! |---|---|
@@ -6,6 +6,7 @@
 //! | [`with_events`] | a layer over the stores that creates the deliveries of an event before the write of its record |
 //! | `tag_runs.rs` | creates the jobs of prompts that share a tag with a document, before the write of the document |
 //! | `auto_create.rs` | creates the job that makes a proposal for a document, before the write of its text |
+//! | `ingestions.rs` | creates the job that ingests a document, before the write of its text, a change or its deletion |
 //! | `outbox.rs` | creates deliveries, and caches the endpoints of organizations |
 //! | [`Delivery`] | a job with one item: an event for an endpoint |
 //! | [`DeliveryJobs`] | sends the event of a delivery, and reports the result to the endpoint |
@@ -17,6 +18,7 @@ mod auto_create;
 mod counters;
 mod delivery;
 mod event;
+mod ingestions;
 mod layer;
 mod outbox;
 mod sender;

@@ -461,6 +461,7 @@ async fn a_prompt_that_shares_a_tag_with_a_document_runs_on_each_text_and_after_
         thread_retention_days: None,
         tag_runs: TagRunsPatch { disabled: Some(true), batch_documents: None },
         auto_create: None,
+        ingestion: None,
     };
     change::<Organization>(&test, &stores, &test.org, Expected::Version(1), disable).await;
     stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();

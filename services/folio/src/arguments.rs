@@ -117,6 +117,8 @@ pub(crate) enum Command {
     Extraction(crate::data::extraction::Command),
     /// Run a prompt on many documents in a job, and wait for its end; see `folio job`.
     Batch(crate::data::batch::Arguments),
+    /// Make documents searchable again in a job, and wait for its end, or print the states of their ingestion.
+    Ingest(crate::data::ingest::Arguments),
     /// Compare the data that a prompt extracts with the verified extractions of the organization.
     Eval(crate::data::eval::Arguments),
     /// Review the values of extractions one after another, with their quotes from the document, or request a review.

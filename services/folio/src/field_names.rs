@@ -4,7 +4,7 @@
 use folio_types::Error;
 
 /// Fields of the proto files, each with the flag or the argument that sets it.
-const NAMES: [(&str, &str); 66] = [
+const NAMES: [(&str, &str); 68] = [
     ("chunk", "FILE"),
     ("content", "FILE"),
     ("credit_budget", "--budget"),
@@ -37,6 +37,8 @@ const NAMES: [(&str, &str); 66] = [
     ("mentions", "the mentions of the message"),
     ("model", "--model"),
     ("note", "--note"),
+    ("mode", "--mode"),
+    ("organization.ingestion", "--ingestion"),
     ("organization.name", "--name"),
     ("organization.tag_batch_documents", "--tag-batch-documents"),
     ("organization.thread_retention_days", "--thread-retention-days"),

@@ -109,6 +109,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Extract(extract) => Box::pin(data::extract::run(extract)).await,
             Command::Extraction(command) => Box::pin(data::extraction::run(command)).await,
             Command::Batch(batch) => Box::pin(data::batch::run(batch)).await,
+            Command::Ingest(ingest) => Box::pin(data::ingest::run(ingest)).await,
             Command::Eval(eval) => Box::pin(data::eval::run(eval)).await,
             Command::Review(review) => Box::pin(data::review::run(review)).await,
             Command::Inbox(inbox) => Box::pin(data::inbox::run(inbox)).await,

@@ -13,6 +13,7 @@ use folio_documents::PageRenderer;
 use folio_history::job::JobLimits;
 use folio_history::peer::SharedPeer;
 use folio_jobs::{JobHints, JobKind, Jobs, JobsSnapshot};
+use folio_knowledge::{IndexRebuilds, IngestionJobs, Knowledge, Reembeddings};
 use folio_llm::Models;
 use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
@@ -56,6 +57,8 @@ pub struct NodeParts {
     pub pages: PageRenderer,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
+    /// The passages of documents and their index. None: this node ingests no documents.
+    pub knowledge: Option<Knowledge>,
     /// None: this process is the only node.
     pub cluster: Option<ClusterParts>,
     /// True while the clock of the process is right. With a wrong clock the node runs no conversation.
@@ -296,6 +299,13 @@ async fn start_jobs(
     let meter: SharedMeter = Arc::new(OperationMeter::new(Arc::clone(&parts.meter), AUTO_CREATE_PROFILE));
     let automatic = ToolResources { meter, ..resources.clone() };
     kinds.push(Arc::new(AutoCreateJobs { resources: automatic, options, runs }));
+    if let Some(knowledge) = &parts.knowledge {
+        let knowledge = knowledge.clone().with_resources(resources.clone());
+        kinds.push(Arc::new(IngestionJobs::of_users(knowledge.clone())));
+        kinds.push(Arc::new(IngestionJobs::of_writes(knowledge.clone())));
+        kinds.push(Arc::new(IndexRebuilds(knowledge.clone())));
+        kinds.push(Arc::new(Reembeddings(knowledge)));
+    }
     kinds.push(Arc::new(ExtractionJobs { resources, agent }));
     let dependencies = folio_jobs::Dependencies {
         stores: parts.stores.clone(),

@@ -89,6 +89,7 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
         stores: stores.clone(),
         models: Arc::new(NoModels),
         mcp: Arc::new(folio_tools::mcp::NoMcpServers),
+        knowledge: None,
         environment: environment.clone(),
         extraction: folio_tools::extraction::Options::default(),
         auto_create: folio_tools::auto_create::Options::default(),

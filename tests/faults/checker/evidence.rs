@@ -23,7 +23,7 @@ pub struct Evidence {
     /// Every job that is not deleted, also deliveries to webhook endpoints.
     pub jobs: Vec<ObservedJob>,
     pub accounts: Vec<ObservedAccount>,
-    /// Chat requests that the model endpoint received, in order. None: they are not checked.
+    /// Requests of chats and embeddings that the model endpoint received, in order. None: they are not checked.
     pub model_requests: Option<Vec<ObservedModelRequest>>,
     /// Requests and responses of the clients, in the order of each client.
     pub log: Vec<Logged>,

@@ -71,6 +71,7 @@ class AsyncClient:
         self.documents = v1.DocumentServiceStub(channel)
         self.extractions = v1.ExtractionServiceStub(channel)
         self.inbox = v1.InboxServiceStub(channel)
+        self.ingestions = v1.IngestionServiceStub(channel)
         self.jobs = v1.JobServiceStub(channel)
         self.limits = v1.LimitServiceStub(channel)
         self.mcp_servers = v1.McpServerServiceStub(channel)

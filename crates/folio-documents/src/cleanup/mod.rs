@@ -246,6 +246,7 @@ impl Removal {
     async fn document(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {
         self.stores.blobs.delete_document(org, id).await?;
         self.stores.vector_cache().remove_document(org, id).await?;
+        self.stores.passages().remove(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_referrers(org, id.as_str(), expires).await
     }

@@ -94,7 +94,7 @@ fn is_expired(thread: &ThreadHeader, before: Timestamp, now: Timestamp) -> bool 
 mod tests {
     use folio_resources::policy::Policy;
     use folio_resources::{OwnQuotas, TagRuns};
-    use folio_types::limits;
+    use folio_types::{IngestionMode, limits};
 
     use super::*;
 
@@ -112,6 +112,7 @@ mod tests {
                 thread_retention_days,
                 tag_runs: TagRuns::default(),
                 auto_create: false,
+                ingestion: IngestionMode::default(),
                 quotas: OwnQuotas::default(),
             };
             retention_start(&organization, now)

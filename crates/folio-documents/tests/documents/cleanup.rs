@@ -319,6 +319,7 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
         thread_retention_days: Some(Some(7)),
         tag_runs: TagRunsPatch::default(),
         auto_create: None,
+        ingestion: None,
     };
     change_organization(&fixture, "keep", Expected::Version(1), keep).await;
     let unused = thread(&fixture, vec![]).await;

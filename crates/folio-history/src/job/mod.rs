@@ -30,6 +30,7 @@ mod auto_create;
 mod budget;
 mod command;
 mod extraction;
+mod ingestion;
 mod item_run;
 mod page;
 mod pick_up;
@@ -58,10 +59,13 @@ pub use admission::{JobLimits, current_principal};
 pub use auto_create::{AUTO_CREATE_KIND, AutoCreateInput};
 pub use command::{JobCommand, retry_at};
 pub use extraction::{ExtractionInput, TagRun, TagRunWrite};
+pub use ingestion::{IngestionCause, IngestionInput};
 pub use item_run::ItemRun;
 pub use page::{JobPage, JobPages};
 pub use pick_up::{OpenJobRow, RowAction, row_action};
-pub use queue::{DELIVERY_KIND, EXTRACTION_KIND, JobQueue};
+pub use queue::{
+    DELIVERY_KIND, EXTRACTION_KIND, INDEX_REBUILD_KIND, INGESTION_KIND, JobQueue, REEMBEDDING_KIND, TEXT_INGESTION_KIND,
+};
 pub use write::{ItemOutcome, JobDecision, JobRecord, JobWrite, JobWritten, decide};
 
 /// The name of jobs in lists and errors.

@@ -15,6 +15,7 @@ const MARGIN: SignedDuration = SignedDuration::from_hours(10 * 24);
 /// A row of the index of open jobs. It is stored before the job is created, and may be removed only after its job has
 /// ended, was deleted, or was not created in time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "StoredRow", into = "StoredRow")]
 pub struct OpenJobRow {
     /// Organization of the job. The index spans all organizations, and no request reads it.
     pub org: OrgId,
@@ -23,8 +24,38 @@ pub struct OpenJobRow {
     pub at: Timestamp,
     /// Time at which the row expires, which is later than the end of the job.
     pub until: Timestamp,
-    #[serde(default, skip_serializing_if = "JobQueue::is_default")]
     pub queue: JobQueue,
+}
+
+/// The stored form of a row. An older version reads a row of [`JobQueue::Ingestions`] as one of [`JobQueue::Work`], and
+/// starts no job of a kind that it does not know: a queue that it does not know would stop its sweep.
+#[derive(Serialize, Deserialize)]
+struct StoredRow {
+    org: OrgId,
+    job: JobId,
+    at: Timestamp,
+    until: Timestamp,
+    #[serde(default, skip_serializing_if = "JobQueue::is_default")]
+    queue: JobQueue,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_ingestion: bool,
+}
+
+impl From<OpenJobRow> for StoredRow {
+    fn from(row: OpenJobRow) -> Self {
+        let OpenJobRow { org, job, at, until, queue } = row;
+        let is_ingestion = queue == JobQueue::Ingestions;
+        let queue = if is_ingestion { JobQueue::Work } else { queue };
+        Self { org, job, at, until, queue, is_ingestion }
+    }
+}
+
+impl From<StoredRow> for OpenJobRow {
+    fn from(stored: StoredRow) -> Self {
+        let StoredRow { org, job, at, until, queue, is_ingestion } = stored;
+        let queue = if is_ingestion { JobQueue::Ingestions } else { queue };
+        Self { org, job, at, until, queue }
+    }
 }
 
 impl OpenJobRow {

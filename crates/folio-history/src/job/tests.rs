@@ -466,6 +466,21 @@ fn a_delivery_has_a_queue_of_its_own_and_is_listed_by_its_endpoint() {
 }
 
 #[test]
+fn an_older_version_reads_the_row_of_an_ingestion_as_one_of_its_default_queue() {
+    for (kind, stored) in [
+        (EXTRACTION_KIND, json!({})),
+        (DELIVERY_KIND, json!({ "queue": "deliveries" })),
+        (TEXT_INGESTION_KIND, json!({ "is_ingestion": true })),
+    ] {
+        let row = OpenJobRow::of(&NewJob { kind: kind.to_owned(), ..new(1) }.header().unwrap());
+        let mut value = serde_json::to_value(&row).unwrap();
+        assert_eq!(serde_json::from_value::<OpenJobRow>(value.clone()).unwrap(), row);
+        value.as_object_mut().unwrap().retain(|key, _| ["queue", "is_ingestion"].contains(&key.as_str()));
+        assert_eq!(value, stored, "{kind}");
+    }
+}
+
+#[test]
 fn a_kind_has_a_short_name() {
     let long = "k".repeat(NAME_CHARS);
     let header = |kind: &str| NewJob { kind: kind.to_owned(), ..new(1) }.header();

@@ -2,9 +2,9 @@
 
 use folio_resources::audit::AuditKind;
 use folio_resources::{Member, Organization, TokenRecord, User};
-use folio_types::Etag;
 use folio_types::access::{Role, Scope};
 use folio_types::models::{ModelKind, OutputLimitField};
+use folio_types::{Etag, IngestionMode};
 
 use super::time;
 use crate::v1;
@@ -19,6 +19,15 @@ same_variants!(OutputLimitField = v1::OutputLimitField of "output_limit_field": 
 same_variants!(ModelKind = v1::ModelKind of "kind": Chat, Embedding, Rerank);
 
 same_variants!(Scope = v1::Scope of "scope": Conversations, Documents, Definitions, Extractions, Usage, Administration);
+
+same_variants!(IngestionMode = v1::IngestionMode of "mode": Off, Index, Fast, Agentic);
+
+impl v1::IngestionMode {
+    /// None: unspecified.
+    pub fn specified(self) -> Option<IngestionMode> {
+        self.try_into().ok()
+    }
+}
 
 impl v1::Role {
     /// None: unspecified.
@@ -45,6 +54,7 @@ impl From<&Organization> for v1::Organization {
             tag_runs_disabled: organization.tag_runs.disabled,
             tag_batch_documents: organization.tag_runs.batch_documents,
             auto_create: organization.auto_create,
+            ingestion: v1::IngestionMode::from(organization.ingestion).into(),
         }
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use folio_resources::policy::Policy;
 use folio_resources::{OwnQuotas, TagRuns};
 use folio_testkit::{Simulated, wait_for};
-use folio_types::{Code, Error, Reason, Timestamp};
+use folio_types::{Code, Error, IngestionMode, Reason, Timestamp};
 
 use super::*;
 use folio_storage::SharedOptions;
@@ -111,6 +111,7 @@ async fn quotas_that_the_caller_just_read_apply_to_the_next_slot() {
         thread_retention_days: None,
         tag_runs: TagRuns::default(),
         auto_create: false,
+        ingestion: IngestionMode::default(),
         quotas: OwnQuotas { concurrent_turns, ..OwnQuotas::default() },
     };
     let _one = slots.take(&all.org, "1").await.unwrap();

@@ -76,7 +76,7 @@ pub async fn create_job(
     if let Some(stored) = store.header(&org, &new.id).await? {
         return Ok(stored);
     }
-    let is_open = JobFilter { is_open: Some(true), ..JobFilter::default() };
+    let is_open = JobFilter { queue: JobQueue::of(&new.kind), is_open: Some(true), ..JobFilter::default() };
     let first = PageRequest { size: 1, ..PageRequest::default() };
     limits.admit(store.list(&org, &is_open, &first).await?.total)?;
     let (header, rest) = new.with_pages()?;
@@ -105,8 +105,7 @@ pub fn hinted_job(hint: &Job) -> Option<(OrgId, JobId)> {
 
 /// Returns the queue of a hinted job.
 pub fn hinted_queue(hint: &Job) -> JobQueue {
-    let is_delivery = hint.payload == JobQueue::Deliveries.slots();
-    if is_delivery { JobQueue::Deliveries } else { JobQueue::Work }
+    JobQueue::ALL.into_iter().find(|queue| queue.slots() == hint.payload).unwrap_or_default()
 }
 
 /// Encodes an outcome. `TOO_LARGE` above [`JOB_OUTCOME_BYTES`].

@@ -19,6 +19,7 @@ mod job_pages;
 mod job_records;
 mod open_turns;
 mod ops;
+mod passages;
 mod resources;
 mod rows;
 mod shared;
@@ -44,6 +45,7 @@ pub use job_pages::JobPageStore;
 pub use job_records::{JOB_HINTS, JobRecordStore, create_job, encode_outcome, hint_job, hinted_job, hinted_queue};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
+pub use passages::{DOCUMENT_PASSAGES_MAX, LISTED_HEADS_MAX, PassageStore, PassagesWritten, READ_PASSAGES_MAX};
 pub use resources::{PAGE_BYTES, ResourceExecutor, ResourceStore, ResourceUsage, StoredResource};
 pub use rows::{ConditionalRow, RowStore};
 pub use shared::{
@@ -72,7 +74,7 @@ pub struct Stores {
     pub resources: Arc<dyn ResourceExecutor>,
     /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::accounts`] that of sessions,
     /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::index_holders`] that of
-    /// holders of indexes, and [`Stores::vector_cache`] that of cached vectors.
+    /// holders of indexes, [`Stores::passages`] that of passages, and [`Stores::vector_cache`] that of cached vectors.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -102,6 +104,10 @@ impl Stores {
 
     pub fn index_holders(&self) -> IndexHolderStore {
         IndexHolderStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn passages(&self) -> PassageStore {
+        PassageStore::new(Arc::clone(&self.rows))
     }
 
     pub fn vector_cache(&self) -> VectorCache {

@@ -40,6 +40,9 @@ pub(crate) struct Update {
     /// Let an agent propose a schema, a prompt and an extraction for each uploaded document.
     #[arg(long, value_enum, value_name = "STATE")]
     auto_create: Option<Switch>,
+    /// Ingest documents whose text becomes ready: off, index (what needs no chat model), fast (with summaries) or agentic.
+    #[arg(long, value_enum, value_name = "MODE")]
+    ingestion: Option<IngestionMode>,
     #[command(flatten)]
     data: DataArguments,
 }
@@ -48,6 +51,25 @@ pub(crate) struct Update {
 pub(crate) enum Switch {
     On,
     Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum IngestionMode {
+    Off,
+    Index,
+    Fast,
+    Agentic,
+}
+
+impl From<IngestionMode> for v1::IngestionMode {
+    fn from(mode: IngestionMode) -> Self {
+        match mode {
+            IngestionMode::Off => Self::Off,
+            IngestionMode::Index => Self::Index,
+            IngestionMode::Fast => Self::Fast,
+            IngestionMode::Agentic => Self::Agentic,
+        }
+    }
 }
 
 pub(crate) async fn run(command: Command) -> Result<()> {
@@ -89,6 +111,7 @@ fn changes(update: &Update) -> (v1::Organization, Vec<String>) {
         tag_runs_disabled: update.tag_runs == Some(Switch::Off),
         tag_batch_documents: update.tag_batch_documents.unwrap_or_default(),
         auto_create: update.auto_create == Some(Switch::On),
+        ingestion: update.ingestion.map_or(v1::IngestionMode::Unspecified, Into::into).into(),
         ..v1::Organization::default()
     };
     let set = [
@@ -97,6 +120,7 @@ fn changes(update: &Update) -> (v1::Organization, Vec<String>) {
         ("tag_runs_disabled", update.tag_runs.is_some()),
         ("tag_batch_documents", update.tag_batch_documents.is_some()),
         ("auto_create", update.auto_create.is_some()),
+        ("ingestion", update.ingestion.is_some()),
     ];
     let paths = set.into_iter().filter(|(_, is_set)| *is_set).map(|(path, _)| path.to_owned());
     (organization, paths.collect())
@@ -109,6 +133,7 @@ fn row(organization: &v1::Organization) -> Value {
         "tag_runs": if organization.tag_runs_disabled { "off" } else { "on" },
         "tag_batch_documents": organization.tag_batch_documents,
         "auto_create": if organization.auto_create { "on" } else { "off" },
+        "ingestion": word(organization.ingestion().as_str_name(), "INGESTION_MODE_"),
         "create_time": time(organization.create_time.as_ref()), "etag": organization.etag,
     })
 }
@@ -139,6 +164,8 @@ mod tests {
         assert_eq!(paths, ["tag_runs_disabled", "tag_batch_documents"]);
         let (values, paths) = changed(&["--auto-create", "on"]);
         assert_eq!((&values["auto_create"], paths), (&json!("on"), vec!["auto_create".to_owned()]));
+        let (values, paths) = changed(&["--ingestion", "fast"]);
+        assert_eq!((&values["ingestion"], paths), (&json!("fast"), vec!["ingestion".to_owned()]));
         let (values, paths) = changed(&["--tag-runs", "off", "--name", "Acme", "--thread-retention-days", "30"]);
         assert_eq!((&values["tag_runs"], &values["name"]), (&json!("off"), &json!("Acme")));
         assert_eq!(paths, ["name", "thread_retention_days", "tag_runs_disabled"]);

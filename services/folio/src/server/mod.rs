@@ -5,6 +5,7 @@ mod cluster;
 mod first_start;
 mod health;
 mod http_port;
+mod knowledge;
 mod listeners;
 mod metrics;
 pub(crate) mod models;
@@ -244,6 +245,7 @@ pub(crate) async fn start(
                 extraction: settings.extraction,
                 jobs,
                 conversations: peer,
+                knowledge: node.as_ref().map(|running| running.knowledge().clone()),
                 uploader,
                 exports,
                 clean_up,

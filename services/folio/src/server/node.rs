@@ -10,9 +10,11 @@ use folio_documents::{
     Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, PageRenderer, TextReader, Uploader, always_sweeper,
 };
 use folio_jobs::JobHints;
+use folio_knowledge::{Knowledge, Maintenance};
 use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
 use folio_providers::Providers;
 use folio_quotas::Slots;
+use folio_types::OrgId;
 use folio_webhooks::DeliveryJobs;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -20,6 +22,7 @@ use tonic_health::server::HealthReporter;
 
 use super::SharedComponents;
 use super::cluster::Cluster;
+use super::knowledge::{self, OpenKnowledge};
 use super::server_task::ServerTask;
 use crate::settings::Settings;
 
@@ -30,6 +33,8 @@ pub(crate) struct RunningNode {
     node: Node,
     ingestor: Ingestor,
     cleaner: Cleaner,
+    maintenance: Maintenance,
+    knowledge: OpenKnowledge,
     listener: Option<Listener>,
 }
 
@@ -66,7 +71,9 @@ impl RunningNode {
         let deliveries = DeliveryJobs::new(stores, Providers::clone(&base.models), environment, base.webhooks.clone())?;
         // Other nodes read published events. A single process does not need them.
         let events = cluster.is_some().then(|| Arc::clone(&base.shared.events));
+        let knowledge = knowledge::open(settings, base, &hints)?;
         let parts = NodeParts {
+            knowledge: Some(knowledge.knowledge.clone()),
             shared_turns: SharedTurnStores { turns: Arc::clone(&base.shared.turns), events },
             pages: PageRenderer::new(base.stores.clone(), Arc::clone(&base.environment), settings.documents.clone()),
             mcp: Arc::new(base.mcp.clone()),
@@ -89,11 +96,19 @@ impl RunningNode {
         };
         let options = settings.conversation.clone();
         let node = Node::start(options, parts).await?;
+        // Each process keeps its own index.
+        let interval = settings.index.sweep_interval;
+        let maintenance = Maintenance::start(knowledge.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
         let listener = match clustered {
             None => None,
             Some((cluster, listener)) => Some(Listener::start(listener, cluster, &node, base, health)?),
         };
-        Ok((Self { node, ingestor, cleaner, listener }, clean_up))
+        Ok((Self { node, ingestor, cleaner, maintenance, knowledge, listener }, clean_up))
+    }
+
+    /// The passages of documents and the index of this process.
+    pub(crate) fn knowledge(&self) -> &Knowledge {
+        &self.knowledge.knowledge
     }
 
     pub(crate) fn node(&self) -> &Node {
@@ -116,8 +131,9 @@ impl RunningNode {
     /// Waits for running work until the limit, and releases the conversations and jobs. The listener serves peers until the end,
     /// because they query the activity of threads.
     pub(crate) async fn drain(self, limit: Duration) {
-        let Self { node, ingestor, cleaner, listener } = self;
-        tokio::join!(node.drain(limit), ingestor.drain(limit), cleaner.stop(limit));
+        // The folder of the index is removed at the end if it is temporary.
+        let Self { node, ingestor, cleaner, maintenance, knowledge: _knowledge, listener } = self;
+        tokio::join!(node.drain(limit), ingestor.drain(limit), cleaner.stop(limit), maintenance.stop(limit));
         if let Some(listener) = listener {
             listener.task.drain(LAST_RPC_TIMEOUT).await;
         }

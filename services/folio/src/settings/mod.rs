@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Flags, SettingsArguments};
 
-pub(crate) use index::IndexOptions;
+pub(crate) use index::qdrant;
 pub(crate) use limits::LimitOptions;
 pub(crate) use server::{Role, ServerOptions};
 pub(crate) use storage::{BucketOptions, StorageOptions};
@@ -44,10 +44,10 @@ pub(crate) struct Settings {
     pub(crate) jobs: folio_history::job::JobLimits,
     /// Uploads and ingestion.
     pub(crate) documents: folio_documents::Options,
+    /// The index of passages, and the sizes of passages.
+    pub(crate) index: folio_knowledge::Options,
     /// The clean-up after deletions.
     pub(crate) cleanup: folio_documents::CleanupOptions,
-    /// The index of passages.
-    pub(crate) index: IndexOptions,
     /// The default quotas of organizations.
     pub(crate) limits: LimitOptions,
     pub(crate) credit: folio_metering::Options,
@@ -109,6 +109,8 @@ fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
         ("gateway.jwt".to_owned(), issuer),
         // The value is an organization id.
         ("gateway.jwt.*.organizations".to_owned(), "".into()),
+        // The value is the path of a file.
+        ("index.tokenizers".to_owned(), "".into()),
         ("models.providers".to_owned(), provider),
         ("models.weights".to_owned(), 1.into()),
         ("models.providers.*.models".to_owned(), model),
@@ -129,8 +131,9 @@ impl Settings {
             self.auto_create.check(),
             self.jobs.check(),
             self.documents.check(),
-            self.cleanup.check(),
             self.index.check(),
+            index::check(&self.index),
+            self.cleanup.check(),
             self.limits.check(),
             self.credit.check(),
             self.purchases.check(),

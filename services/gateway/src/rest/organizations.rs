@@ -403,6 +403,7 @@ async fn update(client: Client, Json(fields): Json<OrganizationFields>) -> Reply
             tag_runs_disabled: None,
             tag_batch_documents: None,
             auto_create: None,
+            ingestion: None,
             etag: client.etag,
         };
         client.run(operation).await?

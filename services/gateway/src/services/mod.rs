@@ -13,6 +13,7 @@ mod extraction;
 mod grid;
 mod handler;
 mod inbox;
+mod ingestion;
 mod job;
 mod limit;
 mod mcp_server;
@@ -83,6 +84,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         extraction_service_server::ExtractionServiceServer,
         proposal_service_server::ProposalServiceServer,
         job_service_server::JobServiceServer,
+        ingestion_service_server::IngestionServiceServer,
         inbox_service_server::InboxServiceServer,
         model_service_server::ModelServiceServer,
         provider_service_server::ProviderServiceServer,

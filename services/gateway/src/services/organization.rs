@@ -6,7 +6,7 @@ use folio_operations::organizations::{
     UpdateOrganization,
 };
 use folio_proto::{fields, v1};
-use folio_types::Role;
+use folio_types::{IngestionMode, Role};
 use v1::organization_service_server::OrganizationService;
 
 use super::Api;
@@ -59,6 +59,7 @@ impl OrganizationService for Api {
             ("tag_runs_disabled", organization.tag_runs_disabled),
             ("tag_batch_documents", organization.tag_batch_documents != 0),
             ("auto_create", organization.auto_create),
+            ("ingestion", organization.ingestion != 0),
         ];
         let mask = fields::mask(request.update_mask.as_ref(), &set)?;
         UpdateOrganization {
@@ -67,6 +68,7 @@ impl OrganizationService for Api {
             tag_runs_disabled: mask.take("tag_runs_disabled", organization.tag_runs_disabled),
             tag_batch_documents: mask.take("tag_batch_documents", organization.tag_batch_documents),
             auto_create: mask.take("auto_create", organization.auto_create),
+            ingestion: mask.take("ingestion", organization.ingestion).map(ingestion).transpose()?,
             etag: fields::etag("organization.etag", &organization.etag)?,
         }
     });
@@ -109,6 +111,11 @@ impl OrganizationService for Api {
         |request| RemoveMember { user_id: fields::id("user_id", &request.user_id)? },
         |()| v1::RemoveMemberResponse {}
     );
+}
+
+fn ingestion(number: i32) -> folio_types::Result<IngestionMode> {
+    let field = "organization.ingestion";
+    fields::required(field, fields::choice::<v1::IngestionMode>(field, number)?.specified())
 }
 
 fn role(number: i32) -> folio_types::Result<Role> {

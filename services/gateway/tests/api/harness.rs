@@ -13,7 +13,9 @@ use folio_documents::{
 };
 use folio_gateway::{Counters, Gateway, Options, Shutdown};
 use folio_history::job::JobLimits;
+use folio_index::{EmbeddedIndex, EmbeddedOptions};
 use folio_jobs::{JobControl, JobHints};
+use folio_knowledge::Knowledge;
 use folio_llm::{
     Catalogue, EmbeddingRequest, Embeddings, ModelError, ModelEvent, ModelInfo, ModelKind, ModelReply, ModelRequest,
     ModelStream, Models, RankedDocument, RawToolCall, RerankRequest, Reranking,
@@ -35,7 +37,9 @@ use folio_storage::{
 };
 use folio_storage_conformance::layer::{Layered, SharedTurnLayer};
 use folio_storage_embedded::EmbeddedStore;
+use folio_tools::ToolResources;
 use folio_tools::mcp::McpServers;
+use folio_tools::sections::OutlineCache;
 use folio_types::access::Scope;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::models::ModelOptions;
@@ -353,7 +357,22 @@ impl Server {
         let hints = JobHints::new(shared.jobs.clone());
         let jobs = JobControl::new(&stores, hints.clone(), Arc::clone(&environment), job_limits);
         let mcp = Arc::new(StaticMcpServers) as Arc<dyn McpServers>;
+        let resources = ToolResources {
+            stores: stores.clone(),
+            models: Arc::clone(&model) as Arc<dyn Models>,
+            meter: meter.clone(),
+            environment: Arc::clone(&environment),
+            extraction: folio_tools::extraction::Options::default(),
+            job_limits,
+            job_hints: hints.queue(),
+            mcp: Arc::clone(&mcp),
+            outlines: OutlineCache::default(),
+            tasks: TaskTracker::new(),
+        };
+        let index = EmbeddedIndex::open(folder.path().join("index"), EmbeddedOptions::default()).unwrap();
+        let knowledge = Knowledge::new(resources, Arc::new(index));
         let parts = NodeParts {
+            knowledge: Some(knowledge.clone()),
             jobs: JobParts {
                 slots: shared.slots.clone(),
                 hints,
@@ -385,6 +404,7 @@ impl Server {
             open_turns: Layered::over(Arc::clone(&index_reads), &shared.turns),
             nodes: Some(Arc::clone(&data_age) as Arc<dyn NodeStore>),
             conversations: Arc::new(node.clone()),
+            knowledge: Some(knowledge),
             models: Arc::clone(&model) as Arc<dyn Models>,
             providers,
             mcp,

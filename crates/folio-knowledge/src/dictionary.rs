@@ -1,0 +1,88 @@
+//! Entries of the dictionary as context of the passages of a document.
+
+use folio_passages::{Block, DictionaryTerm, Section};
+use folio_resources::{DictionaryEntry, DictionaryEntryFilter, relevant_entries};
+use folio_storage::Stores;
+use folio_types::limits::PAGE_SIZE_MAX;
+use folio_types::page::PageRequest;
+use folio_types::{OrgId, Result};
+
+/// Maximum entries of a document's context: the most frequent terms of its text.
+const RELEVANT_MAX: usize = 200;
+/// Maximum entries of a dictionary that are searched for in a document. The newest entries are searched first.
+const SEARCHED_MAX: usize = 10_000;
+/// Maximum bytes of the text of a document in which terms are searched.
+const TEXT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Returns the entries of an organization, newest first.
+pub(crate) async fn entries(stores: &Stores, org: &OrgId) -> Result<Vec<DictionaryEntry>> {
+    let (store, filter) = (stores.of::<DictionaryEntry>(), DictionaryEntryFilter::default());
+    let mut request = PageRequest { size: PAGE_SIZE_MAX, ..PageRequest::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = store.list(org, &filter, &request).await?;
+        found.extend(page.items);
+        match page.next {
+            Some(next) if found.len() < SEARCHED_MAX => request.token = Some(next),
+            _ => break,
+        }
+    }
+    found.truncate(SEARCHED_MAX);
+    Ok(found)
+}
+
+/// Returns the terms that occur in a document, the most frequent first.
+///
+/// # Errors
+/// `INTERNAL` if the terms are too large for a search.
+pub(crate) fn relevant_terms(entries: &[DictionaryEntry], sections: &[Section]) -> Result<Vec<DictionaryTerm>> {
+    if entries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let found = relevant_entries(entries, &text_of(sections), RELEVANT_MAX)?;
+    Ok(found
+        .into_iter()
+        .map(|entry| DictionaryTerm {
+            term: entry.term.clone(),
+            expansion: entry.expansion.clone(),
+            disambiguation: entry.disambiguation.clone(),
+        })
+        .collect())
+}
+
+/// Returns the text of a document, with a line for each paragraph and each cell.
+fn text_of(sections: &[Section]) -> String {
+    let mut text = String::new();
+    for block in sections.iter().flat_map(|section| &section.blocks) {
+        let parts: Vec<&str> = match block {
+            Block::Paragraph { text, .. } => vec![text],
+            Block::Table { rows } => rows.iter().flat_map(|row| row.cells.iter().map(String::as_str)).collect(),
+        };
+        for part in parts {
+            if text.len().saturating_add(part.len()) > TEXT_BYTES {
+                return text;
+            }
+            text.push_str(part);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_passages::{Span, TableRow};
+
+    use super::*;
+
+    #[test]
+    fn the_text_contains_paragraphs_and_cells() {
+        let span = Span { page: 1, start: 0, end: 1 };
+        let row = TableRow { cells: vec!["a".to_owned(), "b".to_owned()], span };
+        let blocks =
+            vec![Block::Paragraph { page: 1, start: 0, text: "first".to_owned() }, Block::Table { rows: vec![row] }];
+        let section = Section { id: "s".to_owned(), title_path: Vec::new(), blocks };
+        assert_eq!(text_of(&[section]), "first\na\nb\n");
+        assert_eq!(text_of(&[]), "");
+    }
+}

@@ -1,0 +1,92 @@
+//! Writes of passages to the index.
+
+use folio_index::{Embedding, IndexedDocument, Passage, Written};
+use folio_resources::Document;
+use folio_storage::READ_PASSAGES_MAX;
+use folio_storage::value::{PassageHead, StoredPassage, StoredVector};
+use folio_types::{BlobId, DocumentId, OrgId, Result};
+
+use crate::knowledge::Knowledge;
+use crate::rebuild::request_rebuild;
+
+/// Returns the name under which the size of the passages of a document is counted.
+pub(crate) fn size_name(document: &DocumentId) -> BlobId {
+    BlobId::derive(&["passages", document.as_str()])
+}
+
+/// Returns the bytes of passages that count as storage.
+pub(crate) fn stored_bytes(passages: &[StoredPassage]) -> u64 {
+    let of_vector = |vector: &StoredVector| vector.values.len().saturating_mul(size_of::<f32>());
+    let of_passage = |passage: &StoredPassage| {
+        let pairs = passage.metadata_pairs.iter().map(|(key, value)| key.len().saturating_add(value.len()));
+        let vectors = passage.vectors.iter().map(of_vector);
+        pairs.chain(vectors).fold(passage.text.len().saturating_add(passage.padding.len()), usize::saturating_add)
+    };
+    let bytes = passages.iter().map(of_passage).fold(0, usize::saturating_add);
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// Returns a generation of a document as input of the index.
+pub(crate) fn indexed(document: &Document, head: &PassageHead, passages: Vec<StoredPassage>) -> IndexedDocument {
+    let passage = |passage: StoredPassage| {
+        let vector = |vector: StoredVector| Embedding { space: vector.space, values: vector.values };
+        Passage {
+            number: passage.number,
+            text: passage.text,
+            context: passage.padding,
+            language: passage.language,
+            vectors: passage.vectors.into_iter().map(vector).collect(),
+        }
+    };
+    IndexedDocument {
+        document: document.id.clone(),
+        generation: head.generation,
+        tags: document.tags.clone(),
+        metadata: document.metadata.clone(),
+        date: Some(document.created_at),
+        passages: passages.into_iter().map(passage).collect(),
+    }
+}
+
+/// Reads all passages of a generation. The result is shorter if the generation was replaced meanwhile.
+pub(crate) async fn read_all(knowledge: &Knowledge, org: &OrgId, head: &PassageHead) -> Result<Vec<StoredPassage>> {
+    let (store, mut passages) = (knowledge.passages(), Vec::new());
+    let numbers: Vec<u32> = (0..head.passages).collect();
+    for numbers in numbers.chunks(READ_PASSAGES_MAX) {
+        passages.extend(store.read(org, &head.document, head.generation, numbers).await?);
+    }
+    Ok(passages)
+}
+
+/// Writes documents to the index. If the index must be built first, its rebuild is requested, which includes the documents.
+pub(crate) async fn upsert(knowledge: &Knowledge, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<()> {
+    match knowledge.index.upsert(org, documents).await? {
+        Written::Applied { .. } => Ok(()),
+        Written::NotUsable(_) => request_rebuild(knowledge, org).await.map(drop),
+    }
+}
+
+/// Removes the passages of a document from the stores and from the index. Idempotent.
+pub async fn remove_document(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<()> {
+    knowledge.passages().remove(org, document).await?;
+    // Of a deleted document, the deletion has removed the size.
+    let now = knowledge.resources.environment.now();
+    let documents = knowledge.stores.of::<Document>();
+    documents.set_blob_bytes(org, document, &size_name(document), 0, now).await?;
+    // An index that must be built first contains nothing of the document.
+    knowledge.index.delete_documents(org, std::slice::from_ref(document)).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vectors::tests::passage;
+
+    #[test]
+    fn texts_pairs_and_vectors_count_as_storage() {
+        let pairs = vec![("ab".to_owned(), "c".to_owned())];
+        let counted = StoredPassage { padding: "x".to_owned(), metadata_pairs: pairs, ..passage(0, "ä", &["a", "b"]) };
+        assert_eq!(stored_bytes(&[counted, passage(1, "d", &[])]), 2 + 1 + 3 + 8 + 1);
+        assert_eq!(stored_bytes(&[]), 0);
+    }
+}

@@ -1,0 +1,203 @@
+//! The jobs that ingest documents. An item is a document, and its effect is one live generation of passages.
+//!
+//! A repeated attempt makes a later generation from the current text. Vectors of an earlier attempt are stored or cached, and each
+//! model call has a key of its attempt in the ledger, so that it is charged once.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_history::job::{INGESTION_KIND, IngestionCause, IngestionInput, TEXT_INGESTION_KIND};
+use folio_jobs::{ItemTask, JobKind};
+use folio_passages::Context;
+use folio_resources::{Document, TextRecord};
+use folio_types::{DocumentId, Error, IngestionMode, OrgId, Reason, Result, Role, Timestamp};
+use serde_json::{Value, json};
+
+use crate::ingest::{Ingested, ingest};
+use crate::knowledge::Knowledge;
+use crate::network::IngestionRun;
+
+/// Time after which a write that is not stored was refused or lost.
+const STORED_WITHIN: Duration = Duration::from_secs(10 * 60);
+/// Number of reads of an attempt that waits for the write, and the pause between two of them.
+const CAUSE_READS: u32 = 10;
+const CAUSE_PAUSE: Duration = Duration::from_millis(200);
+
+/// The jobs of one kind that ingest documents.
+#[derive(Debug)]
+pub struct IngestionJobs {
+    knowledge: Knowledge,
+    kind: &'static str,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Decision {
+    Run,
+    /// The write that caused the ingestion is not stored yet.
+    Wait,
+    Skip(&'static str),
+}
+
+/// `found`: the document with the record of its text. None: it was deleted, so that its passages are removed.
+fn decide(found: Option<&(Document, Option<TextRecord>)>, cause: &IngestionCause, now: Timestamp) -> Decision {
+    let Some((document, text)) = found else { return Decision::Run };
+    let is_stored = match cause.version {
+        Some(version) => document.version >= version,
+        None => text.as_ref().is_some_and(|text| text.at >= cause.at),
+    };
+    if is_stored {
+        return Decision::Run;
+    }
+    let age = Duration::try_from(now.duration_since(cause.at)).unwrap_or_default();
+    if age > STORED_WITHIN { Decision::Skip("the document was not changed") } else { Decision::Wait }
+}
+
+/// Reads the document until the write that caused the ingestion is stored, for two seconds: the write follows the creation of the
+/// job, and a job that waits starts again after half a minute only.
+async fn wait_for_cause(
+    knowledge: &Knowledge,
+    (org, document): (&OrgId, &DocumentId),
+    cause: &IngestionCause,
+) -> Result<Decision> {
+    let mut reads_left = CAUSE_READS;
+    loop {
+        let found = knowledge.stores.of::<Document>().get_with_text(org, document).await?;
+        let decision = decide(found.as_ref(), cause, knowledge.resources.environment.now());
+        reads_left -= 1;
+        if decision != Decision::Wait || reads_left == 0 {
+            return Ok(decision);
+        }
+        tokio::time::sleep(CAUSE_PAUSE).await;
+    }
+}
+
+impl IngestionJobs {
+    /// Jobs that users start.
+    pub fn of_users(knowledge: Knowledge) -> Self {
+        Self { knowledge, kind: INGESTION_KIND }
+    }
+
+    /// Jobs that a new text, a change or a deletion of a document causes.
+    pub fn of_writes(knowledge: Knowledge) -> Self {
+        Self { knowledge, kind: TEXT_INGESTION_KIND }
+    }
+
+    /// Returns the handle whose model calls the credit budget of a job pays.
+    fn paid(&self, task: &ItemTask) -> Knowledge {
+        let knowledge = self.knowledge.clone();
+        let Some(part) = task.job.budget_part() else { return knowledge };
+        let budget = knowledge.resources.budget(task.job.org(), part);
+        let resources = knowledge.resources.clone().paid_from(budget);
+        knowledge.with_resources(resources)
+    }
+
+    async fn run(&self, task: &ItemTask) -> Result<Ingested> {
+        let input: IngestionInput = task.job.read_input()?;
+        let document: DocumentId = task.subject()?.parse()?;
+        let knowledge = self.paid(task);
+        if let Some(cause) = &input.cause {
+            match wait_for_cause(&knowledge, (&task.principal.org, &document), cause).await? {
+                Decision::Run => {}
+                Decision::Skip(reason) => return Ok(Ingested::Skipped(reason.to_owned())),
+                Decision::Wait => {
+                    let message = "the change of the document that causes the ingestion is not stored yet";
+                    return Err(Error::unavailable(Reason::StoreUnavailable, message));
+                }
+            }
+        }
+        let run = IngestionRun { principal: task.principal.clone(), document, run: task.run.clone() };
+        let unavailable = || {
+            let mode = input.mode.as_str();
+            Error::invalid_field("mode", format!("this server has no agents for the mode {mode}; use the mode index"))
+        };
+        match input.mode {
+            IngestionMode::Off | IngestionMode::Index => {
+                let context = match &knowledge.network {
+                    Some(network) => network.stored_context(&knowledge, &run).await?,
+                    None => Context::default(),
+                };
+                ingest(&knowledge, run.request(1, context)).await
+            }
+            IngestionMode::Fast => {
+                let network = knowledge.network.as_ref().ok_or_else(unavailable)?;
+                let context = network.context(&knowledge, &run).await?;
+                ingest(&knowledge, run.request(1, context)).await
+            }
+            IngestionMode::Agentic => {
+                knowledge.network.as_ref().ok_or_else(unavailable)?.ingest(&knowledge, &run).await
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl JobKind for IngestionJobs {
+    fn name(&self) -> &'static str {
+        self.kind
+    }
+
+    fn role_min(&self) -> Role {
+        Role::Member
+    }
+
+    async fn run_item(&self, task: ItemTask) -> Result<Value> {
+        Ok(match self.run(&task).await? {
+            Ingested::Live(head) => {
+                json!({ "passages": head.passages, "generation": head.generation.to_string(), "space": head.space })
+            }
+            Ingested::Skipped(reason) => json!({ "skipped": reason }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use folio_resources::{DocumentChange, NewDocument, Resource as _, TextState, text_record_of};
+    use folio_types::BlobId;
+    use folio_types::op::{Expected, Write};
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::constant(1_790_000_000 + seconds, 0)
+    }
+
+    fn document() -> Document {
+        let create = DocumentChange::Create(NewDocument {
+            name: "a.txt".into(),
+            media_type: "text/plain".into(),
+            size: 1,
+            sha256: "00".into(),
+            blob: BlobId::derive(&["b"]),
+            is_protected: false,
+            has_auto_create: false,
+            auto_create_budget: None,
+            part: None,
+            tags: Vec::new(),
+            metadata: BTreeMap::new(),
+        });
+        let write = Write::by_platform(OrgId::derive(&["o"]), "key".parse().unwrap(), at(0), Expected::Absent, create);
+        Document::apply(&DocumentId::derive(&["d"]), &write, None).unwrap().after.unwrap()
+    }
+
+    #[test]
+    fn an_ingestion_runs_once_its_cause_is_stored() {
+        let text = text_record_of(None, TextState::Ready, 1, false, at(10));
+        let ready = (document(), Some(text));
+        let of_text = |seconds| IngestionCause { at: at(seconds), version: None };
+        assert_eq!(decide(Some(&ready), &of_text(10), at(11)), Decision::Run);
+        assert_eq!(decide(Some(&ready), &of_text(12), at(13)), Decision::Wait);
+        assert_eq!(decide(Some(&(document(), None)), &of_text(12), at(13)), Decision::Wait);
+        assert!(matches!(decide(Some(&ready), &of_text(12), at(613)), Decision::Skip(_)));
+        let of_change = |version| IngestionCause { at: at(12), version: Some(version) };
+        assert_eq!(decide(Some(&ready), &of_change(1), at(13)), Decision::Run);
+        assert_eq!(decide(Some(&ready), &of_change(2), at(13)), Decision::Wait);
+        assert_eq!(
+            decide(None, &of_change(2), at(13)),
+            Decision::Run,
+            "the passages of a deleted document are removed"
+        );
+    }
+}

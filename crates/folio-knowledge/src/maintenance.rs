@@ -1,0 +1,220 @@
+//! The task that compares the indexes of a process with the stored passages.
+//!
+//! | finding | remedy |
+//! |---|---|
+//! | the index is missing, torn, of another version, or its rebuild has stopped | a job rebuilds it, otherwise the task |
+//! | the index contains a document without a live generation | removed from the index |
+//! | the index lacks a live generation, or contains an earlier one | added from the stores |
+//! | passages lack vectors of the chosen embedding model | a job computes them |
+//! | the organization was deleted | its index is removed |
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_index::{IndexState, ListedDocument};
+use folio_resources::{Organization, OrganizationFilter};
+use folio_storage::LISTED_HEADS_MAX;
+use folio_storage::value::PassageHead;
+use folio_types::limits::PAGE_SIZE_MAX;
+use folio_types::page::PageRequest;
+use folio_types::{DocumentId, JobId, OrgId, Result};
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::knowledge::Knowledge;
+use crate::rebuild::{index_stored, rebuild, request_rebuild};
+use crate::reembedding::{chosen_model, lacks, request_reembedding, update_serving_space};
+
+/// Maximum time between two searches for indexes of deleted organizations.
+const DELETED_INTERVAL: Duration = Duration::from_secs(30);
+/// Documents of one read of the index.
+const LISTED_DOCUMENTS: usize = 1_000;
+
+/// Returns true if this process keeps the index of an organization.
+pub type IsResponsible = Arc<dyn Fn(&OrgId) -> bool + Send + Sync>;
+
+/// Owns the task. Dropping it aborts a running sweep; the next one repeats the work.
+#[derive(Debug)]
+pub struct Maintenance {
+    stop: CancellationToken,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Maintenance {
+    /// Starts the task, which sweeps at once, and then after each interval.
+    pub fn start(knowledge: Knowledge, interval: Duration, is_responsible: IsResponsible) -> Self {
+        let stop = CancellationToken::new();
+        let sweeper = Sweeper { knowledge, is_responsible, requested: HashMap::new() };
+        let task = tokio::spawn(run(sweeper, interval, stop.clone()));
+        Self { stop, task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Stops the task. A running sweep is cancelled.
+    pub async fn stop(self, limit: Duration) {
+        self.stop.cancel();
+        let _ = tokio::time::timeout(limit, self.task).await;
+    }
+}
+
+async fn run(mut sweeper: Sweeper, interval: Duration, stop: CancellationToken) {
+    let mut ticks = tokio::time::interval(interval.min(DELETED_INTERVAL));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut next = Instant::now();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        let is_due = Instant::now() >= next;
+        if is_due {
+            next = Instant::now() + interval;
+        }
+        if stop.run_until_cancelled(sweeper.run(is_due)).await.is_none() {
+            return;
+        }
+    }
+}
+
+struct Sweeper {
+    knowledge: Knowledge,
+    is_responsible: IsResponsible,
+    /// The newest job that this process requested for each index that is not usable.
+    requested: HashMap<OrgId, JobId>,
+}
+
+impl Sweeper {
+    /// `is_due`: true if the indexes of all organizations are compared.
+    async fn run(&mut self, is_due: bool) {
+        if let Err(error) = self.remove_deleted().await {
+            tracing::warn!(%error, "indexes of deleted organizations are removed later");
+        }
+        if is_due && let Err(error) = self.sweep().await {
+            tracing::warn!(%error, "a sweep of the indexes failed; the next one continues it");
+        }
+    }
+
+    /// Removes the indexes of deleted organizations.
+    async fn remove_deleted(&self) -> Result<()> {
+        let organizations = self.knowledge.stores.of::<Organization>();
+        for org in self.knowledge.index.organizations().await? {
+            if (self.is_responsible)(&org) && organizations.get(&OrgId::platform(), &org).await?.is_none() {
+                self.knowledge.index.delete_organization(&org).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the index of each organization with the stores.
+    async fn sweep(&mut self) -> Result<()> {
+        let organizations = self.knowledge.stores.of::<Organization>();
+        let mut request = PageRequest { size: PAGE_SIZE_MAX, ..PageRequest::default() };
+        loop {
+            let page = organizations.list(&OrgId::platform(), &OrganizationFilter::default(), &request).await?;
+            for organization in page.items {
+                let org = organization.id;
+                if !(self.is_responsible)(&org) {
+                    continue;
+                }
+                if let Err(error) = self.check(&org).await {
+                    tracing::warn!(%org, %error, "an index of passages is compared with the stores later");
+                }
+            }
+            match page.next {
+                Some(next) => request.token = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn check(&mut self, org: &OrgId) -> Result<()> {
+        let state = self.knowledge.index.state(org).await?;
+        if state == IndexState::Ready {
+            self.requested.remove(org);
+            return compare(&self.knowledge, org).await;
+        }
+        let is_unused = state == IndexState::Missing && self.knowledge.passages().buckets(org).await?.is_empty();
+        if is_unused { Ok(()) } else { self.repair(org).await }
+    }
+
+    /// Requests a rebuild. If the requested job has ended and the index is still not usable, the job ran in a process with another
+    /// index, and this process rebuilds its own.
+    async fn repair(&mut self, org: &OrgId) -> Result<()> {
+        let Some(job) = self.requested.get(org) else {
+            let job = request_rebuild(&self.knowledge, org).await?;
+            self.requested.insert(org.clone(), job);
+            return Ok(());
+        };
+        let header = self.knowledge.stores.jobs.header(org, job).await?;
+        if header.is_some_and(|header| !header.is_ended()) {
+            return Ok(());
+        }
+        self.requested.remove(org);
+        rebuild(&self.knowledge, org).await.map(drop)
+    }
+}
+
+/// Returns a number that identifies a generation of a document. A collision hides a missing document until its next
+/// generation.
+fn fingerprint(head: &PassageHead) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&head.document, head.generation).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn is_equal(listed: &ListedDocument, head: &PassageHead) -> bool {
+    listed.generation == head.generation && listed.passages == head.passages
+}
+
+/// Makes a ready index contain exactly the live generations.
+async fn compare(knowledge: &Knowledge, org: &OrgId) -> Result<()> {
+    let store = knowledge.passages();
+    let mut indexed = HashSet::new();
+    let mut after: Option<DocumentId> = None;
+    loop {
+        let listed = knowledge.index.documents(org, after.as_ref(), LISTED_DOCUMENTS).await?;
+        let Some(last) = listed.last() else { break };
+        after = Some(last.document.clone());
+        let ids: Vec<DocumentId> = listed.iter().map(|listed| listed.document.clone()).collect();
+        let heads = store.heads_of(org, &ids).await?;
+        let (mut removed, mut outdated) = (Vec::new(), Vec::new());
+        for (listed, head) in listed.iter().zip(heads) {
+            match head {
+                Some(head) if is_equal(listed, &head) => {
+                    indexed.insert(fingerprint(&head));
+                }
+                Some(head) => {
+                    // The stores may have been restored: the index ignores a generation earlier than its own.
+                    if listed.generation >= head.generation {
+                        removed.push(listed.document.clone());
+                    }
+                    outdated.push(head);
+                }
+                None => removed.push(listed.document.clone()),
+            }
+        }
+        if !removed.is_empty() {
+            knowledge.index.delete_documents(org, &removed).await?;
+        }
+        index_stored(knowledge, org, &outdated).await?;
+        indexed.extend(outdated.iter().map(fingerprint));
+    }
+    let chosen = chosen_model(knowledge, org).await?;
+    let (mut is_lacking, mut after) = (false, None::<DocumentId>);
+    loop {
+        let heads = store.heads(org, after.as_ref(), LISTED_HEADS_MAX).await?;
+        let Some(last) = heads.last() else { break };
+        after = Some(last.document.clone());
+        is_lacking |= chosen.as_ref().is_some_and(|chosen| heads.iter().any(|head| lacks(head, chosen)));
+        let is_missing = |head: &PassageHead| head.passages > 0 && !indexed.contains(&fingerprint(head));
+        let missing: Vec<PassageHead> = heads.into_iter().filter(is_missing).collect();
+        index_stored(knowledge, org, &missing).await?;
+    }
+    match chosen {
+        Some(chosen) if is_lacking => request_reembedding(knowledge, org, &chosen).await,
+        Some(_) => update_serving_space(knowledge, org).await.map(drop),
+        None => Ok(()),
+    }
+}

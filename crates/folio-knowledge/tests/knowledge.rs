@@ -1,0 +1,484 @@
+//! Ingestion on an embedded store and an embedded index, with a scripted embedding model.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_history::job::{INGESTION_KIND, IngestionInput, JobFilter, JobHeader, JobLimits, JobQueue, JobState, NewJob};
+use folio_index::{EmbeddedIndex, EmbeddedOptions, Filter, IndexState, Search};
+use folio_jobs::{Dependencies, JobHints, Jobs, SingleProcess};
+use folio_knowledge::{
+    IndexRebuilds, IngestRequest, Ingested, IngestionJobs, IngestionState, Knowledge, Maintenance, Reembeddings,
+    ingest, ingestion_of, rebuild, remove_document, update_serving_space,
+};
+use folio_llm::{
+    Catalogue, EmbeddingRequest, Embeddings, ModelError, ModelInfo, ModelKind, ModelOptions, ModelReply, ModelRequest,
+    ModelStream, Models,
+};
+use folio_metering::UsageRecorder;
+use folio_passages::Context;
+use folio_resources::{
+    DictionaryEntry, DictionaryEntryChange, DictionaryEntryId, Document, DocumentChange, Heading, NewDictionaryEntry,
+    NewDocument, Organization, OrganizationChange, PageStructure, Provenance, Resource, TextState,
+};
+use folio_storage::value::PassageHead;
+use folio_storage::{IngestUpdate, NewPage, SharedOptions, SharedStores, Stores, create_job};
+use folio_storage_embedded::{EmbeddedStore, Options};
+use folio_testkit::{Simulated, wait_for};
+use folio_tools::ToolResources;
+use folio_tools::mcp::NoMcpServers;
+use folio_tools::sections::OutlineCache;
+use folio_types::message::Usage;
+use folio_types::op::{Expected, Write};
+use folio_types::page::PageRequest;
+use folio_types::{
+    BlobId, DocumentId, Environment as _, Error, Incarnation, IngestionMode, JobId, OrgId, Principal, Role, UserId,
+};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio_util::task::TaskTracker;
+
+/// Embedding models; the first one is the chosen one.
+#[derive(Default)]
+struct Vectors {
+    models: Mutex<Vec<&'static str>>,
+    /// The texts of each request.
+    embedded: Mutex<Vec<Vec<String>>>,
+    fails: Mutex<bool>,
+}
+
+impl Vectors {
+    fn choose(&self, models: &[&'static str]) {
+        *self.models.lock().unwrap() = models.to_vec();
+    }
+
+    /// Returns the number of texts that were embedded since the last call.
+    fn take(&self) -> usize {
+        std::mem::take(&mut *self.embedded.lock().unwrap()).iter().map(Vec::len).sum()
+    }
+}
+
+#[async_trait]
+impl Models for Vectors {
+    async fn catalogue(&self, _: &OrgId) -> Result<Arc<Catalogue>, Error> {
+        let names = self.models.lock().unwrap().clone();
+        let options = ModelOptions { kind: ModelKind::Embedding, context_tokens: 512, ..Default::default() };
+        let model =
+            |name: &&str| ModelInfo { name: (*name).to_owned(), provider: "own".to_owned(), options: options.clone() };
+        let catalogue = Catalogue::new(names.iter().map(model).collect(), String::new(), Vec::new());
+        let chosen = names.first().copied().unwrap_or_default().to_owned();
+        Ok(Arc::new(catalogue.with_retrieval_models(chosen, String::new())))
+    }
+
+    async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
+        Err(ModelError::Failed("no chat".to_owned()))
+    }
+
+    async fn complete(&self, _: ModelRequest) -> Result<ModelReply, ModelError> {
+        Err(ModelError::Failed("no chat".to_owned()))
+    }
+
+    async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings, ModelError> {
+        if *self.fails.lock().unwrap() {
+            return Err(ModelError::Failed("no embeddings".to_owned()));
+        }
+        request.progress.set_sent(true);
+        let usage = Usage { input_tokens: 1, reported: true, model_calls: 1, ..Usage::default() };
+        let vectors = request.texts.iter().map(|text| vec![1.0, text.len() as f32]).collect();
+        self.embedded.lock().unwrap().push(request.texts);
+        Ok(Embeddings { vectors, usage })
+    }
+}
+
+struct Sandbox {
+    knowledge: Knowledge,
+    models: Arc<Vectors>,
+    environment: Arc<Simulated>,
+    shared: SharedStores,
+    org: OrgId,
+    // The last fields, so that the folder outlives the store.
+    _store: EmbeddedStore,
+    _folder: TempDir,
+}
+
+impl Sandbox {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+        let (stores, environment) = (store.stores(), Arc::new(Simulated::new(folio_testkit::seed())));
+        let models = Arc::new(Vectors::default());
+        let shared = folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default());
+        let resources = ToolResources {
+            stores: stores.clone(),
+            models: models.clone(),
+            meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),
+            environment: environment.clone(),
+            extraction: folio_tools::extraction::Options::default(),
+            job_limits: JobLimits::default(),
+            job_hints: shared.jobs.clone(),
+            mcp: Arc::new(NoMcpServers),
+            outlines: OutlineCache::default(),
+            tasks: TaskTracker::new(),
+        };
+        let index = EmbeddedIndex::open(folder.path().join("index"), EmbeddedOptions::default()).unwrap();
+        let org = OrgId::derive(&["o"]);
+        let sandbox = Self {
+            knowledge: Knowledge::new(resources, Arc::new(index)),
+            models,
+            environment,
+            shared,
+            org: org.clone(),
+            _store: store,
+            _folder: folder,
+        };
+        let create = OrganizationChange::Create { name: "o".to_owned() };
+        sandbox.change::<Organization>(&OrgId::platform(), &org, Expected::Absent, create).await;
+        sandbox
+    }
+
+    fn stores(&self) -> &Stores {
+        &self.knowledge.stores
+    }
+
+    async fn change<R: Resource>(&self, owner: &OrgId, id: &R::Id, expected: Expected, change: R::Change) {
+        let key = format!("{:032x}", self.environment.random()).parse().unwrap();
+        let write = Write::by_platform(owner.clone(), key, self.environment.now(), expected, change);
+        self.stores().of::<R>().decide(id, write).await.unwrap();
+    }
+
+    async fn create(&self, name: &str, text: &str) -> DocumentId {
+        let id = DocumentId::derive(&[name]);
+        let new = NewDocument {
+            name: name.to_owned(),
+            media_type: "text/plain".to_owned(),
+            size: 1,
+            sha256: "00".to_owned(),
+            blob: BlobId::derive(&[name]),
+            is_protected: false,
+            has_auto_create: false,
+            auto_create_budget: None,
+            part: None,
+            tags: Vec::new(),
+            metadata: BTreeMap::from([("kind".to_owned(), "manual".to_owned())]),
+        };
+        self.change::<Document>(&self.org, &id, Expected::Absent, DocumentChange::Create(new)).await;
+        self.set_text(&id, text).await;
+        id
+    }
+
+    /// Stores a text of one page. A line `# TITLE` is a heading.
+    async fn set_text(&self, id: &DocumentId, text: &str) {
+        self.environment.advance(Duration::from_secs(1));
+        let mut headings = Vec::new();
+        let words = text.split_whitespace().collect::<Vec<_>>();
+        for (at, pair) in words.windows(2).enumerate().filter(|(_, pair)| pair[0] == "#") {
+            headings.push(Heading { level: 1, title: pair[1].to_owned(), word: u32::try_from(at).unwrap() });
+        }
+        let structure = PageStructure { headings, ..PageStructure::default() };
+        let page = NewPage { structure, ..NewPage::of_text(1, text) };
+        let at = self.environment.now();
+        let update = IngestUpdate { state: TextState::Ready, pages: vec![page], lacks_program: false, at };
+        self.stores().texts.ingest(&self.org, id.as_str(), update).await.unwrap();
+    }
+
+    async fn ingest(&self, id: &DocumentId) -> Result<Ingested, Error> {
+        self.environment.advance(Duration::from_secs(1));
+        let request = IngestRequest {
+            org: self.org.clone(),
+            user: UserId::platform(),
+            document: id.clone(),
+            key: format!("{:032x}", self.environment.random()),
+            context: Context::default(),
+        };
+        ingest(&self.knowledge, request).await
+    }
+
+    /// Ingests a document, builds the index if it is missing, and returns the live generation.
+    async fn ingested(&self, id: &DocumentId) -> PassageHead {
+        let Ingested::Live(head) = self.ingest(id).await.unwrap() else { panic!("the document has a text") };
+        rebuild(&self.knowledge, &self.org).await.unwrap();
+        head
+    }
+
+    /// Starts a node that runs every kind of job of the crate.
+    async fn start_jobs(&self) -> Jobs {
+        let knowledge = &self.knowledge;
+        let dependencies = Dependencies {
+            stores: self.stores().clone(),
+            slots: self.shared.slots.clone(),
+            hints: JobHints::new(self.shared.jobs.clone()),
+            environment: self.environment.clone(),
+            incarnation: Incarnation::derive(&["n"]),
+            placement: Arc::new(SingleProcess),
+            kinds: vec![
+                Arc::new(IngestionJobs::of_users(knowledge.clone())),
+                Arc::new(IngestionJobs::of_writes(knowledge.clone())),
+                Arc::new(IndexRebuilds(knowledge.clone())),
+                Arc::new(Reembeddings(knowledge.clone())),
+            ],
+            failpoint: None,
+        };
+        let options = folio_jobs::Options { sweep_interval: Duration::from_millis(50), ..Default::default() };
+        Jobs::start(dependencies, options).await.unwrap()
+    }
+
+    /// Creates a job that ingests documents, as a user does, and returns it when it has ended.
+    async fn run_job(&self, documents: &[&DocumentId]) -> JobHeader {
+        let documents: Vec<DocumentId> = documents.iter().map(|id| (*id).clone()).collect();
+        let new = NewJob {
+            id: JobId::derive(&[&format!("{:032x}", self.environment.random())]),
+            principal: Principal::new(self.org.clone(), UserId::derive(&["u"]), Role::Member),
+            kind: INGESTION_KIND.to_owned(),
+            input: json!(IngestionInput { mode: IngestionMode::Index, cause: None, credit_budget: None }),
+            items: documents.iter().map(ToString::to_string).collect(),
+            running_max: Duration::from_secs(3_600),
+            at: self.environment.now(),
+        };
+        let (stores, id) = (self.stores(), new.id.clone());
+        stores.passages().set_last_ingestion(&self.org, &id, &documents).await.unwrap();
+        create_job(&*stores.jobs, &stores.job_pages(), &JobLimits::default(), new).await.unwrap();
+        wait_for("the end of the job", Duration::from_secs(20), || async {
+            stores.jobs.header(&self.org, &id).await.unwrap().filter(JobHeader::is_ended)
+        })
+        .await
+    }
+
+    async fn state_of(&self, id: &DocumentId) -> IngestionState {
+        let document = self.stores().of::<Document>().get(&self.org, id).await.unwrap().unwrap();
+        ingestion_of(self.stores(), &document).await.unwrap().state
+    }
+
+    async fn head(&self, id: &DocumentId) -> Option<PassageHead> {
+        self.knowledge.passages().head(&self.org, id).await.unwrap()
+    }
+
+    /// Returns the documents and generations of the passages that contain a word.
+    async fn found(&self, word: &str) -> Vec<(DocumentId, u64)> {
+        let search = Search { text: word.to_owned(), vector: None, filter: Filter::default(), limit: 10 };
+        let answer = self.knowledge.index.search(&self.org, &search).await.unwrap();
+        answer.hits.into_iter().map(|hit| (hit.document, hit.generation)).collect()
+    }
+
+    async fn state(&self) -> IndexState {
+        self.knowledge.index.state(&self.org).await.unwrap()
+    }
+}
+
+const TEXT: &str = "# Pumps\n\nThe pump of the MY region delivers water.\n\n# Valves\n\nThe valve closes.";
+
+#[tokio::test]
+async fn a_document_becomes_passages_of_its_sections_that_a_search_finds() {
+    let test = Sandbox::new().await;
+    let new = NewDictionaryEntry {
+        term: "MY".to_owned(),
+        expansion: "Malaysia".to_owned(),
+        disambiguation: None,
+        tags: Vec::new(),
+        sources: Vec::new(),
+        provenance: Provenance::Person,
+    };
+    let id = DictionaryEntryId::derive(&["my"]);
+    test.change::<DictionaryEntry>(&test.org, &id, Expected::Absent, DictionaryEntryChange::Create(Box::new(new)))
+        .await;
+    let document = test.create("pumps.md", TEXT).await;
+    let head = test.ingested(&document).await;
+    assert_eq!((head.passages, head.space.clone()), (2, None));
+    let passages = test.knowledge.passages().read(&test.org, &document, head.generation, &[0, 1]).await.unwrap();
+    assert_eq!((passages[0].section_titles.clone(), passages[0].source_page), (vec!["Pumps".to_owned()], 1));
+    assert!(passages[0].padding.contains("MY = Malaysia"), "{:?}", passages[0].padding);
+    assert!(!passages[1].padding.contains("Malaysia"), "{:?}", passages[1].padding);
+    assert!(passages[1].text.contains("valve closes") && passages[1].vectors.is_empty());
+    assert!(passages[0].metadata_pairs.contains(&("kind".to_owned(), "manual".to_owned())));
+    assert_eq!(test.found("valve").await, [(document.clone(), head.generation)]);
+    assert_eq!(test.found("Malaysia").await.len(), 1, "the context is searched, too");
+    let bytes = test.stores().of::<Document>().content_bytes(&test.org).await.unwrap();
+    assert!(bytes > 2 * TEXT.len() as u64, "passages count as storage: {bytes}");
+
+    test.set_text(&document, "# Fans\n\nThe fan turns.").await;
+    let next = test.ingested(&document).await;
+    assert!(next.generation > head.generation && next.text_generation > head.text_generation);
+    assert!(test.found("valve").await.is_empty());
+    assert_eq!(test.found("fan").await, [(document.clone(), next.generation)]);
+    assert!(test.knowledge.passages().read(&test.org, &document, head.generation, &[0]).await.unwrap().is_empty());
+    let found = test.stores().of::<Document>().get(&test.org, &document).await.unwrap().unwrap();
+    assert_eq!(ingestion_of(test.stores(), &found).await.unwrap().state, IngestionState::Indexed);
+}
+
+#[tokio::test]
+async fn equal_texts_keep_their_vectors_and_a_failed_model_leaves_passages_without_vectors() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let document = test.create("pumps.md", TEXT).await;
+    *test.models.fails.lock().unwrap() = true;
+    assert!(test.ingest(&document).await.is_err());
+    let without = test.head(&document).await.unwrap();
+    assert_eq!((without.passages, without.space), (2, None), "words find the document meanwhile");
+    *test.models.fails.lock().unwrap() = false;
+    let first = test.ingested(&document).await;
+    assert_eq!((first.space.as_deref(), test.models.take()), (Some("own/first/0"), 2));
+    let serving = test.knowledge.serving_space(&test.org).await.unwrap().unwrap();
+    assert_eq!((serving.model.as_str(), serving.space.as_str()), ("first", "own/first/0"));
+    test.stores().vector_cache().remove_document(&test.org, &document).await.unwrap();
+    test.set_text(&document, &TEXT.replace("valve closes", "valve opens")).await;
+    let next = test.ingested(&document).await;
+    assert_eq!((next.space.as_deref(), test.models.take()), (Some("own/first/0"), 1), "one passage has another text");
+}
+
+#[tokio::test]
+async fn the_former_model_serves_searches_until_every_passage_has_a_vector_of_the_chosen_one() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let [old, new] = [test.create("old.md", TEXT).await, test.create("new.md", "# Fans\n\nThe fan turns.").await];
+    test.ingested(&old).await;
+    test.models.choose(&["second", "first"]);
+    let head = test.ingested(&new).await;
+    assert_eq!(head.space.as_deref(), Some("own/second/0"));
+    let passages = test.knowledge.passages().read(&test.org, &new, head.generation, &[0]).await.unwrap();
+    let spaces: Vec<&str> = passages[0].vectors.iter().map(|vector| vector.space.as_str()).collect();
+    assert_eq!(spaces, ["own/second/0", "own/first/0"], "the passage is found in both spaces");
+    assert!(!update_serving_space(&test.knowledge, &test.org).await.unwrap());
+    assert_eq!(test.knowledge.serving_space(&test.org).await.unwrap().unwrap().model, "first");
+    test.ingested(&old).await;
+    assert!(update_serving_space(&test.knowledge, &test.org).await.unwrap());
+    assert_eq!(test.knowledge.serving_space(&test.org).await.unwrap().unwrap().model, "second");
+}
+
+#[tokio::test]
+async fn passages_of_a_deleted_document_and_of_one_without_text_are_removed() {
+    let test = Sandbox::new().await;
+    let [deleted, empty] = [test.create("deleted.md", TEXT).await, test.create("empty.md", TEXT).await];
+    for document in [&deleted, &empty] {
+        test.ingested(document).await;
+    }
+    test.change::<Document>(&test.org, &deleted, Expected::Version(1), DocumentChange::Delete).await;
+    let (state, at) = (TextState::NoText("blank".to_owned()), test.environment.now() + Duration::from_secs(1));
+    let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
+    test.stores().texts.ingest(&test.org, empty.as_str(), update).await.unwrap();
+    for document in [&deleted, &empty] {
+        assert!(matches!(test.ingest(document).await.unwrap(), Ingested::Skipped(_)));
+        assert_eq!(test.head(document).await, None);
+    }
+    assert!(test.found("pump").await.is_empty());
+    assert!(test.knowledge.index.documents(&test.org, None, 10).await.unwrap().is_empty());
+    remove_document(&test.knowledge, &test.org, &deleted).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain() {
+    let test = Sandbox::new().await;
+    let [lost, orphan] = [test.create("lost.md", TEXT).await, test.create("orphan.md", TEXT).await];
+    for document in [&lost, &orphan] {
+        test.ingested(document).await;
+    }
+    assert_eq!(test.state().await, IndexState::Ready);
+    let index = &test.knowledge.index;
+    index.delete_documents(&test.org, std::slice::from_ref(&lost)).await.unwrap();
+    test.knowledge.passages().remove(&test.org, &orphan).await.unwrap();
+    let other = OrgId::derive(&["deleted"]);
+    index.begin_rebuild(&other).await.unwrap();
+    index.finish_rebuild(&other).await.unwrap();
+    let maintenance = Maintenance::start(test.knowledge.clone(), Duration::from_millis(50), Arc::new(|_: &OrgId| true));
+    wait_for("the sweep", Duration::from_secs(20), || async {
+        let listed = index.documents(&test.org, None, 10).await.unwrap();
+        let documents: Vec<_> = listed.into_iter().map(|listed| listed.document).collect();
+        let organizations = index.organizations().await.unwrap();
+        (documents == [lost.clone()] && organizations == [test.org.clone()]).then_some(())
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    assert_eq!(test.found("pump").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_lost_index_is_rebuilt_from_the_stores() {
+    let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    let head = test.ingested(&document).await;
+    test.knowledge.index.delete_organization(&test.org).await.unwrap();
+    assert_eq!((test.state().await, test.found("pump").await), (IndexState::Missing, Vec::new()));
+    // A sweep requests another job, which no node of this test runs.
+    test.environment.advance(Duration::from_secs(60));
+    let jobs = || async {
+        let filter = JobFilter { queue: JobQueue::Ingestions, ..JobFilter::default() };
+        let listed = test.stores().jobs.list(&test.org, &filter, &PageRequest::default()).await.unwrap();
+        listed.items.into_iter().map(|job| job.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(jobs().await, ["index_rebuild"], "the job of the first ingestion");
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    wait_for("the job", Duration::from_secs(20), || async { (jobs().await.len() == 2).then_some(()) }).await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 1);
+    assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 0, "the index is ready");
+    assert_eq!(test.found("pump").await, [(document, head.generation)]);
+}
+
+#[tokio::test]
+async fn a_job_ingests_documents_builds_the_missing_index_and_states_the_result_of_each() {
+    let test = Sandbox::new().await;
+    let [ready, empty] = [test.create("ready.md", TEXT).await, test.create("empty.md", TEXT).await];
+    let (state, at) = (TextState::NoText("blank".to_owned()), test.environment.now() + Duration::from_secs(1));
+    let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
+    test.stores().texts.ingest(&test.org, empty.as_str(), update).await.unwrap();
+    assert_eq!(test.state_of(&ready).await, IngestionState::None);
+    let jobs = test.start_jobs().await;
+    let ended = test.run_job(&[&ready, &empty]).await;
+    assert_eq!(ended.state, JobState::Completed);
+    assert_eq!(test.state_of(&ready).await, IngestionState::Indexed);
+    assert_eq!(test.state_of(&empty).await, IngestionState::Skipped("the document has no text: blank".to_owned()));
+    wait_for("the index", Duration::from_secs(20), || async { (test.found("pump").await.len() == 1).then_some(()) })
+        .await;
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn a_sweep_computes_vectors_of_the_chosen_model_by_a_job() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let documents = [test.create("one.md", TEXT).await, test.create("two.md", "# Fans\n\nThe fan turns.").await];
+    for document in &documents {
+        test.ingested(document).await;
+    }
+    assert_eq!(test.models.take(), 3);
+    test.models.choose(&["second", "first"]);
+    let jobs = test.start_jobs().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    wait_for("searches with the chosen model", Duration::from_secs(20), || async {
+        let serving = test.knowledge.serving_space(&test.org).await.unwrap();
+        serving.filter(|serving| serving.model == "second")
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    jobs.stop().await;
+    assert_eq!(test.models.take(), 3, "each passage is embedded once with the chosen model");
+    for document in &documents {
+        let head = test.head(document).await.unwrap();
+        assert_eq!(head.space.as_deref(), Some("own/second/0"));
+        let listed = test.knowledge.index.documents(&test.org, None, 10).await.unwrap();
+        let indexed = listed.iter().find(|listed| listed.document == *document).unwrap();
+        assert_eq!(indexed.generation, head.generation, "the index has the generation with both vectors");
+    }
+}
+
+#[tokio::test]
+async fn invariant_6_no_organization_finds_passages_of_another() {
+    let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingested(&document).await;
+    let other = OrgId::derive(&["other"]);
+    let search = Search { text: "pump".to_owned(), vector: None, filter: Filter::default(), limit: 10 };
+    assert!(test.knowledge.index.search(&other, &search).await.unwrap().hits.is_empty());
+    assert_eq!(test.knowledge.passages().head(&other, &document).await.unwrap(), None);
+    let request = IngestRequest {
+        org: other.clone(),
+        user: UserId::platform(),
+        document: document.clone(),
+        key: "other".to_owned(),
+        context: Context::default(),
+    };
+    assert!(matches!(ingest(&test.knowledge, request).await.unwrap(), Ingested::Skipped(_)));
+    assert!(test.head(&document).await.is_some(), "another organization removes nothing");
+}

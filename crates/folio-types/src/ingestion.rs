@@ -1,0 +1,24 @@
+//! Ways in which documents become passages.
+
+named_enum! {
+    /// The steps of the ingestion of a document.
+    #[derive(Default)]
+    pub enum IngestionMode {
+        /// No document is ingested by itself.
+        Off = "off",
+        /// Everything that needs no agent: sections, chunks, dictionary entries, vectors, index.
+        #[default]
+        Index = "index",
+        /// As `Index`, with summaries by a model.
+        Fast = "fast",
+        /// The agents of the ingestion network decide.
+        Agentic = "agentic",
+    }
+}
+
+impl IngestionMode {
+    /// Returns true for the mode of an organization without a choice.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,68 @@
+//! Serves `IngestionService`.
+
+use folio_knowledge::{DocumentIngestion, IngestionState};
+use folio_operations::ingestions::{FoundIngestion, GetIngestion, StartIngestion};
+use folio_proto::{fields, time, v1};
+use folio_storage::value::PassageHead;
+use folio_types::budget::check_credit_budget;
+use folio_types::limits;
+use v1::ingestion_service_server::IngestionService;
+
+use super::handler::{change, get};
+use super::{Api, job};
+
+#[tonic::async_trait]
+impl IngestionService for Api {
+    change!(start_ingestion, StartIngestionRequest, StartIngestionResponse { job: job::to_proto }, |request| {
+        StartIngestion {
+            document_ids: fields::ids("document_ids", &request.document_ids, limits::JOB_DOCUMENT_IDS_MAX)?,
+            document_filter: request.document_filter,
+            mode: fields::choice::<v1::IngestionMode>("mode", request.mode)?.specified(),
+            credit_budget: check_credit_budget(request.credit_budget)?,
+        }
+    });
+
+    get!(
+        get_ingestion,
+        GetIngestionRequest,
+        GetIngestion { document_id },
+        GetIngestionResponse { ingestion: to_proto }
+    );
+}
+
+fn to_proto(found: &FoundIngestion) -> v1::Ingestion {
+    let DocumentIngestion { state, passages, is_current, job } = &found.ingestion;
+    let (mut error, mut skipped_reason) = (None, String::new());
+    let state = match state {
+        IngestionState::None => v1::IngestionState::Unspecified,
+        IngestionState::Pending => v1::IngestionState::Pending,
+        IngestionState::Running => v1::IngestionState::Running,
+        IngestionState::Indexed => v1::IngestionState::Indexed,
+        IngestionState::Failed(found) => {
+            error = Some(found.into());
+            v1::IngestionState::Failed
+        }
+        IngestionState::Skipped(reason) => {
+            skipped_reason.clone_from(reason);
+            v1::IngestionState::Skipped
+        }
+    };
+    v1::Ingestion {
+        document_id: found.document.to_string(),
+        state: state.into(),
+        error,
+        skipped_reason,
+        job_id: job.as_ref().map(ToString::to_string).unwrap_or_default(),
+        passages: passages.as_ref().map(|head| passages_to_proto(head, *is_current)),
+    }
+}
+
+fn passages_to_proto(head: &PassageHead, current: bool) -> v1::DocumentPassages {
+    v1::DocumentPassages {
+        count: head.passages,
+        generation: head.generation.to_string(),
+        vector_space: head.space.clone().unwrap_or_default(),
+        current,
+        create_time: Some(time::to_proto(head.created_at)),
+    }
+}
