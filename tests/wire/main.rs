@@ -33,6 +33,7 @@ mod progress;
 mod proposals;
 mod purchases;
 mod real_documents;
+mod retrieval;
 mod sandbox;
 mod screen;
 mod settings;

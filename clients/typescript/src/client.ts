@@ -66,6 +66,7 @@ export class Client<F> {
   readonly prompts: ServiceClient<typeof v1.PromptService>;
   readonly proposals: ServiceClient<typeof v1.ProposalService>;
   readonly providers: ServiceClient<typeof v1.ProviderService>;
+  readonly retrieval: ServiceClient<typeof v1.RetrievalService>;
   readonly schemas: ServiceClient<typeof v1.SchemaService>;
   readonly tags: ServiceClient<typeof v1.TagService>;
   readonly threads: ServiceClient<typeof v1.ThreadService>;
@@ -100,6 +101,7 @@ export class Client<F> {
     this.prompts = createClient(v1.PromptService, transport);
     this.proposals = createClient(v1.ProposalService, transport);
     this.providers = createClient(v1.ProviderService, transport);
+    this.retrieval = createClient(v1.RetrievalService, transport);
     this.schemas = createClient(v1.SchemaService, transport);
     this.tags = createClient(v1.TagService, transport);
     this.threads = createClient(v1.ThreadService, transport);

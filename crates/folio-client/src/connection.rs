@@ -262,6 +262,7 @@ services! {
     prompts: prompt_service_client::PromptServiceClient,
     proposals: proposal_service_client::ProposalServiceClient,
     providers: provider_service_client::ProviderServiceClient,
+    retrieval: retrieval_service_client::RetrievalServiceClient,
     schemas: schema_service_client::SchemaServiceClient,
     tags: tag_service_client::TagServiceClient,
     threads: thread_service_client::ThreadServiceClient,

@@ -14,6 +14,7 @@ use folio_quotas::Slots;
 use folio_storage::{JobStore, Stores};
 use folio_tools::Registry;
 use folio_tools::mcp::McpServers;
+use folio_tools::retrieval::Retriever;
 use folio_trace::TraceContext;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
@@ -63,6 +64,8 @@ pub struct Dependencies {
     pub job_hints: Arc<dyn JobStore>,
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
+    /// Finds passages of documents.
+    pub retriever: Arc<dyn Retriever>,
     /// Incarnation of this node. Thread headers name it as the owner.
     pub incarnation: Incarnation,
     pub owners: Arc<dyn Owners>,

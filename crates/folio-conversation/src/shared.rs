@@ -155,10 +155,19 @@ impl Shared {
 
     pub(crate) fn resources(&self) -> ToolResources {
         let dependencies = self.dependencies.clone();
-        let Dependencies { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, .. } =
-            dependencies;
-        let (tasks, outlines) = (self.tracker.clone(), self.outlines.clone());
-        ToolResources { stores, models, meter, environment, extraction, job_limits, job_hints, mcp, outlines, tasks }
+        ToolResources {
+            stores: dependencies.stores,
+            models: dependencies.models,
+            meter: dependencies.meter,
+            environment: dependencies.environment,
+            extraction: dependencies.extraction,
+            job_limits: dependencies.job_limits,
+            job_hints: dependencies.job_hints,
+            mcp: dependencies.mcp,
+            outlines: self.outlines.clone(),
+            retriever: dependencies.retriever,
+            tasks: self.tracker.clone(),
+        }
     }
 
     /// Deletes a thread and then the credit budgets of its turns, also those that pay for open jobs. If the second step fails, or

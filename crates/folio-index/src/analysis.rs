@@ -15,6 +15,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 /// Maximum length of a word, in characters. The first characters represent a longer word.
 const WORD_CHARS: usize = 64;
 /// Maximum different words of a search. Further words are ignored.
+// proto: SearchRequest.query "more than {} different words"
 const WORDS_MAX: usize = 128;
 
 /// Returns the stemming algorithm for a language code. Of a code with a region only the language counts.

@@ -1,4 +1,4 @@
-//! The passages of documents: how they are made, stored and kept findable.
+//! The passages of documents: how they are made, stored, kept findable and found.
 //!
 //! | part | task |
 //! |---|---|
@@ -9,10 +9,13 @@
 //! | [`ingestion_of`] | the state of the ingestion of a document |
 //! | [`IndexRebuilds`], [`Reembeddings`] | the jobs that build an index again, and that compute vectors of another model |
 //! | [`Maintenance`] | the task that finds what an index lacks, and what it must not contain |
+//! | [`IndexRetriever`] | searches over the index, whose hits are confirmed by the stores |
+//! | [`ask()`] | an answer of a model with citations that occur in the passages |
 //!
 //! Stores contain the passages and their vectors. The index ([`folio_index::PassageIndex`]) is a cache: whatever it lacks is
 //! added from the stores.
 
+mod ask;
 mod dictionary;
 mod index;
 mod ingest;
@@ -24,10 +27,12 @@ mod network;
 mod options;
 mod rebuild;
 mod reembedding;
+mod search;
 mod source;
 mod state;
 mod vectors;
 
+pub use ask::{ANSWER_PASSAGES_DEFAULT, ANSWER_PASSAGES_MAX, ASK_OPERATION, Answer, AnswerCitation, Question, ask};
 pub use index::remove_document;
 pub use ingest::{IngestRequest, Ingested, ingest};
 pub use job::IngestionJobs;
@@ -37,4 +42,5 @@ pub use network::{IngestionRun, NetworkModes};
 pub use options::{Options, Tokenizers};
 pub use rebuild::{IndexRebuilds, rebuild};
 pub use reembedding::{Reembeddings, update_serving_space};
+pub use search::{IndexRetriever, retriever};
 pub use state::{DocumentIngestion, IngestionState, ingestion_of};

@@ -120,6 +120,7 @@ impl Sandbox {
             job_hints: shared.jobs.clone(),
             mcp: Arc::new(NoMcpServers),
             outlines: OutlineCache::default(),
+            retriever: Arc::new(folio_tools::retrieval::NoRetriever),
             tasks: TaskTracker::new(),
         };
         let index = EmbeddedIndex::open(folder.path().join("index"), EmbeddedOptions::default()).unwrap();

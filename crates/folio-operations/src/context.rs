@@ -597,6 +597,7 @@ impl Context {
             job_hints: components.jobs.hints().queue(),
             mcp: Arc::clone(&components.mcp),
             outlines: self.operations.inner.outlines.clone(),
+            retriever: folio_knowledge::retriever(components.knowledge.as_ref()),
             tasks: components.tasks.clone(),
         }
     }

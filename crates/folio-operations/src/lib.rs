@@ -61,6 +61,7 @@ pub mod providers;
 mod reference;
 mod registry;
 mod request;
+pub mod retrieval;
 mod reuse;
 pub mod schemas;
 mod shared_poller;
@@ -97,6 +98,7 @@ const GROUPS: &[&[Declaration]] = &[
     tags::DECLARATIONS,
     collections::DECLARATIONS,
     dictionary::DECLARATIONS,
+    retrieval::DECLARATIONS,
     extractions::DECLARATIONS,
     proposals::DECLARATIONS,
     jobs::DECLARATIONS,

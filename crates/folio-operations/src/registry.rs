@@ -100,6 +100,7 @@ mod tests {
                 "Preview",
                 "Export",
                 "Propose",
+                "Search",
                 "DiscoverMcpTools",
                 "TestPolicy",
             ];

@@ -24,7 +24,7 @@ const WORD_CHARS: usize = 3;
 macro_rules! description {
     ($servers:literal) => {
         concat!(
-            "Returns further tools, which list, read, validate, correct, change or delete documents and their outlines and sections, extractions, ",
+            "Returns further tools, which search, list, read, validate, correct, change or delete documents and their outlines and sections, extractions, ",
             "schemas, prompts, tags and dictionary terms, extract several documents, or list models",
             $servers,
             ". Call it if no other tool does the task. Result: tools (name, description, parameters), which can be ",
@@ -104,7 +104,10 @@ mod tests {
         };
         assert_eq!(found("delete tag"), ["delete_tag"]);
         assert_eq!(found("update_document"), ["update_document"]);
-        assert_eq!(found("Please RENAME the documents!"), ["list_documents", "update_document", "delete_document"]);
+        assert_eq!(
+            found("Please RENAME the documents!"),
+            ["retrieve_documents", "list_documents", "update_document", "delete_document"]
+        );
         assert_eq!(found("tags"), ["create_tag", "get_tag", "list_tags", "update_tag", "delete_tag"]);
         assert_eq!(
             found("run the extraction"),

@@ -15,7 +15,7 @@ use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{
     arguments, auto_create, dictionary, documents, extraction, find_tools, help, mcp, models, profiles, prompts,
-    schemas, tags, tasks,
+    retrieval, schemas, tags, tasks,
 };
 
 /// Registry of profiles and tools. Built once per process.
@@ -99,6 +99,7 @@ impl Registry {
     pub fn configured(options: &auto_create::Options) -> Result<Arc<Self>> {
         let groups = [
             documents::tools(),
+            retrieval::tools(),
             extraction::tools(),
             schemas::tools(),
             prompts::tools(),

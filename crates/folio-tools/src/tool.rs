@@ -21,6 +21,7 @@ use crate::arguments::{self, Argument};
 use crate::extraction;
 use crate::mcp::McpServers;
 use crate::preview::Preview;
+use crate::retrieval::Retriever;
 use crate::sections::OutlineCache;
 pub use crate::spelling::Spellings;
 
@@ -51,6 +52,8 @@ pub struct ToolResources {
     /// Calls the MCP servers of organizations.
     pub mcp: Arc<dyn McpServers>,
     pub outlines: OutlineCache,
+    /// Finds passages of documents.
+    pub retriever: Arc<dyn Retriever>,
     /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,
 }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::ids::{JobId, TurnId};
 
 /// Maximum credits of a budget.
+// proto: AskRequest.credit_budget "1 to {} credits"
 // proto: ChatRequest.credit_budget "1 to {} credits"
 // proto: CorrectExtractionRequest.credit_budget "1 to {} credits"
 // proto: DocumentDescription.credit_budget "1 to {} credits"

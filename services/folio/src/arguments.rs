@@ -112,6 +112,8 @@ pub(crate) enum Command {
     /// List, print, set, delete, import and export the terms of the dictionary.
     #[command(subcommand)]
     Dictionary(crate::data::dictionary::Command),
+    /// Search the passages of all documents, or answer a question from them.
+    Search(crate::data::search::Arguments),
     /// Run, list, show and export extractions.
     #[command(subcommand)]
     Extraction(crate::data::extraction::Command),

@@ -4,7 +4,7 @@
 use folio_types::Error;
 
 /// Fields of the proto files, each with the flag or the argument that sets it.
-const NAMES: [(&str, &str); 68] = [
+const NAMES: [(&str, &str); 78] = [
     ("chunk", "FILE"),
     ("content", "FILE"),
     ("credit_budget", "--budget"),
@@ -32,6 +32,7 @@ const NAMES: [(&str, &str); 68] = [
     ("filter", "the filter"),
     ("folio-organization", "--org"),
     ("group_by", "--by"),
+    ("limit", "--limit"),
     ("mcp_server.name", "NAME"),
     ("mcp_server.url", "URL"),
     ("mentions", "the mentions of the message"),
@@ -44,6 +45,13 @@ const NAMES: [(&str, &str); 68] = [
     ("organization.thread_retention_days", "--thread-retention-days"),
     ("organization_id", "--organization"),
     ("parts", "--part"),
+    ("passage_filter.document_ids", "--document"),
+    ("passage_filter.end_time", "--until"),
+    ("passage_filter.languages", "--language"),
+    ("passage_filter.metadata", "--metadata"),
+    ("passage_filter.start_time", "--from"),
+    ("passage_filter.tag_ids", "--tag"),
+    ("passages", "--limit"),
     ("priority", "--priority"),
     ("prompt.content", "FILE"),
     ("prompt.model", "--model"),
@@ -52,6 +60,8 @@ const NAMES: [(&str, &str); 68] = [
     ("prompt.tag_ids", "--tag"),
     ("prompt_revid", "PROMPT"),
     ("proposal_id", "ID"),
+    ("query", "QUERY"),
+    ("question", "QUERY"),
     ("request_id", "--request-id"),
     ("schema.name", "NAME"),
     ("schema.response_format_json", "FILE"),

@@ -13,7 +13,7 @@ use folio_documents::PageRenderer;
 use folio_history::job::JobLimits;
 use folio_history::peer::SharedPeer;
 use folio_jobs::{JobHints, JobKind, Jobs, JobsSnapshot};
-use folio_knowledge::{IndexRebuilds, IngestionJobs, Knowledge, Reembeddings};
+use folio_knowledge::{IndexRebuilds, IngestionJobs, Knowledge, Reembeddings, retriever};
 use folio_llm::Models;
 use folio_metering::{OperationMeter, SharedMeter};
 use folio_quotas::Slots;
@@ -232,6 +232,7 @@ impl RunningIncarnation {
             job_limits: parts.jobs.limits,
             job_hints: parts.jobs.hints.queue(),
             mcp: Arc::clone(&parts.mcp),
+            retriever: retriever(parts.knowledge.as_ref()),
             incarnation: incarnation.clone(),
             owners,
             all_nodes: parts.jobs.conversations.clone(),
@@ -284,6 +285,7 @@ async fn start_jobs(
         job_hints: parts.jobs.hints.queue(),
         mcp: Arc::clone(&parts.mcp),
         outlines: OutlineCache::default(),
+        retriever: retriever(parts.knowledge.as_ref()),
         tasks: settlements,
     };
     let placement: Arc<dyn folio_jobs::Placement> = match &parts.cluster {

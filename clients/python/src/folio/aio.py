@@ -81,6 +81,7 @@ class AsyncClient:
         self.prompts = v1.PromptServiceStub(channel)
         self.proposals = v1.ProposalServiceStub(channel)
         self.providers = v1.ProviderServiceStub(channel)
+        self.retrieval = v1.RetrievalServiceStub(channel)
         self.schemas = v1.SchemaServiceStub(channel)
         self.tags = v1.TagServiceStub(channel)
         self.threads = v1.ThreadServiceStub(channel)

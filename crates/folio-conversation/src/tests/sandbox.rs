@@ -143,6 +143,7 @@ impl Base {
             job_limits: folio_history::job::JobLimits::default(),
             job_hints: folio_storage_memory::shared_stores(self.environment.clone(), SharedOptions::default()).jobs,
             mcp: Arc::new(folio_tools::mcp::NoMcpServers),
+            retriever: Arc::new(folio_tools::retrieval::NoRetriever),
             incarnation,
             owners: Arc::new(crate::SingleProcessOwners),
             all_nodes: None,

@@ -35,7 +35,6 @@ pub(super) struct Position {
 /// Returns the user message: the prompt's instructions, then the document or a window of it. The mark is a digest of the
 /// text, so that no text can contain its own mark and end the document early.
 pub(super) fn user(instructions: &str, name: &str, position: Option<Position>, text: &str) -> String {
-    let mark = mark(text);
     let name: String = name.chars().filter(|c| !c.is_control()).collect();
     let introduction = match position {
         None => format!("The document {name:?} follows."),
@@ -44,10 +43,14 @@ pub(super) fn user(instructions: &str, name: &str, position: Option<Position>, t
              this part contains; values of other parts are null."
         ),
     };
-    format!(
-        "{instructions}\n\n{introduction}\n\
-         =====BEGIN DOCUMENT {mark}=====\n{text}\n=====END DOCUMENT {mark}====="
-    )
+    format!("{instructions}\n\n{introduction}\n{}", marked("DOCUMENT", text))
+}
+
+/// Returns a text between two lines with its mark. `kind`: the word of the lines, in upper case. The text cannot end the part
+/// early.
+pub fn marked(kind: &str, text: &str) -> String {
+    let mark = mark(text);
+    format!("=====BEGIN {kind} {mark}=====\n{text}\n=====END {kind} {mark}=====")
 }
 
 /// Returns the mark of a text: a part of its digest, so that a text cannot contain its own mark.

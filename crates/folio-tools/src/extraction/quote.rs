@@ -7,6 +7,7 @@ use std::ops::Range;
 use folio_resources::{QUOTE_CHARS, words};
 use unicode_normalization::UnicodeNormalization as _;
 
+use super::model_evidence::QUOTE_CHARS_MIN;
 use super::page_index::Words;
 
 /// Maximum number of positions of a page at which a quote is examined. On a page of one repeated character, a quote may occur at
@@ -30,6 +31,13 @@ impl Quote {
     pub(super) fn text(&self) -> &str {
         &self.text
     }
+}
+
+/// Returns true if a text contains a quote of 3 to [`QUOTE_CHARS`] characters.
+pub fn contains_quote(text: &str, quote: &str) -> bool {
+    let chars = quote.trim().chars().take(QUOTE_CHARS + 1).count();
+    (QUOTE_CHARS_MIN..=QUOTE_CHARS).contains(&chars)
+        && CondensedPage::new(text).find(&Quote::new(quote)).next().is_some()
 }
 
 /// Returns a word in compatibility composition. White space that the composition adds is removed.
@@ -131,6 +139,18 @@ mod tests {
         ] {
             assert_eq!(found(page, quote), expected, "{page:?} {quote:?}");
         }
+    }
+
+    #[test]
+    fn a_text_contains_quotes_that_are_neither_short_nor_long() {
+        let text = "Total:  957,00 €";
+        for (quote, is_contained) in
+            [("Total: 957,00 €", true), ("Tot", true), ("To", false), ("  T  ", false), ("", false), ("Sum", false)]
+        {
+            assert_eq!(contains_quote(text, quote), is_contained, "{quote:?}");
+        }
+        let long = "ab ".repeat(QUOTE_CHARS);
+        assert!(contains_quote(&long, &long[..QUOTE_CHARS - 3]) && !contains_quote(&long, &long[..QUOTE_CHARS + 4]));
     }
 
     #[test]

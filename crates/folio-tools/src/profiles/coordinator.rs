@@ -29,6 +29,7 @@ pub(super) fn profile() -> Profile {
 const TOOLS: &[ProfileTool] = &[
     ProfileTool::runs(RUN_TASKS),
     ProfileTool::runs("get_ocr_text"),
+    ProfileTool::runs("retrieve_documents"),
     ProfileTool::runs("list_prompts"),
     ProfileTool::runs("list_schemas"),
     ProfileTool::runs("list_tags"),

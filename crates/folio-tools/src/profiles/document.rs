@@ -41,6 +41,7 @@ pub(super) const TOOLS: &[ProfileTool] = &[
     ProfileTool::waits("run_extractions").on_request(),
     ProfileTool::runs("pdf_outline").on_request(),
     ProfileTool::runs("section_reader").on_request(),
+    ProfileTool::runs("retrieve_documents").on_request(),
     ProfileTool::runs("list_documents").on_request(),
     ProfileTool::waits("update_document").on_request(),
     ProfileTool::waits("delete_document").on_request(),

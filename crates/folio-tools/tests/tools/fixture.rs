@@ -68,6 +68,7 @@ impl Fixture {
             job_hints: folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default()).jobs,
             mcp: Arc::new(folio_tools::mcp::NoMcpServers),
             outlines: folio_tools::sections::OutlineCache::default(),
+            retriever: Arc::new(folio_tools::retrieval::NoRetriever),
             tasks: TaskTracker::new(),
         };
         let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);

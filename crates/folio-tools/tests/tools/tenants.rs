@@ -125,6 +125,14 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         assert_eq!(listed.content["total"], json!(0), "{name} {arguments}");
         called.insert(name.to_owned());
     }
+    // `folio-knowledge` tests the search itself.
+    for arguments in
+        [json!({ "query": "total" }), json!({ "query": "total", "document_ids": [document], "tag_ids": [tag] })]
+    {
+        let found = test.call_in(&other(&test), "retrieve_documents", &arguments).await.unwrap();
+        assert_eq!(found.content["passages"], json!([]), "{arguments}");
+    }
+    called.insert("retrieve_documents".to_owned());
     // Terms of another organization have no entry.
     let looked_up = test.call_in(&other(&test), "dictionary_lookup", &json!({ "terms": ["MY"] })).await.unwrap();
     assert_eq!(looked_up.content, json!({ "entries": [], "missing": ["MY"] }));

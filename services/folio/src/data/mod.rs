@@ -25,6 +25,7 @@ pub(crate) mod prompt;
 pub(crate) mod proposal;
 pub(crate) mod review;
 pub(crate) mod schema;
+pub(crate) mod search;
 mod selection;
 pub(crate) mod tag;
 pub(crate) mod user;

@@ -8,6 +8,7 @@ use folio_index::EmbeddedIndex;
 use folio_jobs::JobHints;
 use folio_knowledge::{Knowledge, Tokenizers};
 use folio_tools::ToolResources;
+use folio_tools::retrieval::NoRetriever;
 use folio_tools::sections::OutlineCache;
 use tempfile::TempDir;
 use tokio_util::task::TaskTracker;
@@ -41,6 +42,8 @@ pub(crate) fn open(settings: &Settings, base: &SharedComponents, hints: &JobHint
         job_hints: hints.queue(),
         mcp: Arc::new(base.mcp.clone()),
         outlines: OutlineCache::default(),
+        // The jobs of a node have the retriever of this index.
+        retriever: Arc::new(NoRetriever),
         tasks: TaskTracker::new(),
     };
     let tokenizers = Tokenizers::read(&settings.index.tokenizers)?;

@@ -12,6 +12,7 @@
 mod approval;
 mod call;
 mod message;
+mod passages;
 mod resources;
 mod tools;
 
@@ -42,8 +43,9 @@ pub(crate) static EXCHANGE: Declaration = SERVICE.read("ExchangeMessage").long()
 /// The id of a session with a handshake. It contains what the client can do, because no gateway remembers the handshake.
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
-const INSTRUCTIONS: &str = "Folio stores documents and extracts data from them. search_documents finds documents. Every \
-    other tool concerns one document, which the argument document names. A call that waits for approval returns the status \
+const INSTRUCTIONS: &str = "Folio stores documents and extracts data from them. search_documents finds documents by name, search \
+    finds passages of all documents, and get_section reads a section. Every other tool concerns one document, which the argument \
+    document names. A call that waits for approval returns the status \
     waiting_for_approval with its turn_id: get_turn returns its result later. Set _meta.request_id to repeat a call safely.";
 
 /// A client that sent a message.

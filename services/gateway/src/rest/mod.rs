@@ -27,6 +27,7 @@ mod prompts;
 mod providers;
 mod reply;
 mod results;
+mod retrieval;
 mod routes;
 mod schemas;
 mod sign_in;
@@ -60,6 +61,7 @@ fn resources() -> Vec<Vec<Route>> {
         results::routes(),
         tags::routes(),
         dictionary::routes(),
+        retrieval::routes(),
         schemas::routes(),
         prompts::routes(),
         models::routes(),

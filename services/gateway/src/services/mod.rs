@@ -23,6 +23,7 @@ mod policy;
 mod prompt;
 mod proposal;
 mod provider;
+mod retrieval;
 mod schema;
 mod tag;
 mod thread;
@@ -81,6 +82,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         tag_service_server::TagServiceServer,
         collection_service_server::CollectionServiceServer,
         dictionary_service_server::DictionaryServiceServer,
+        retrieval_service_server::RetrievalServiceServer,
         extraction_service_server::ExtractionServiceServer,
         proposal_service_server::ProposalServiceServer,
         job_service_server::JobServiceServer,

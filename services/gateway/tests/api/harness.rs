@@ -39,6 +39,7 @@ use folio_storage_conformance::layer::{Layered, SharedTurnLayer};
 use folio_storage_embedded::EmbeddedStore;
 use folio_tools::ToolResources;
 use folio_tools::mcp::McpServers;
+use folio_tools::retrieval::NoRetriever;
 use folio_tools::sections::OutlineCache;
 use folio_types::access::Scope;
 use folio_types::message::{FinishReason, Usage};
@@ -367,6 +368,7 @@ impl Server {
             job_hints: hints.queue(),
             mcp: Arc::clone(&mcp),
             outlines: OutlineCache::default(),
+            retriever: Arc::new(NoRetriever),
             tasks: TaskTracker::new(),
         };
         let index = EmbeddedIndex::open(folder.path().join("index"), EmbeddedOptions::default()).unwrap();

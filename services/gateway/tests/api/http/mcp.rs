@@ -93,7 +93,7 @@ async fn every_message_needs_a_token_and_every_tool_its_role_and_scope() {
 
     let viewer = Http::new(&server, &server.user(&org, Role::Viewer).await);
     let tools = tool_names(&viewer).await;
-    assert_eq!(tools, ["search_documents", "get_turn"], "a viewer runs no turns");
+    assert_eq!(tools, ["search_documents", "search", "get_section", "get_turn"], "a viewer runs no turns");
     assert_eq!(reason(&call(&viewer, "list_tags", json!({"document": document})).await), "ROLE_NOT_ALLOWED");
     let found = call(&viewer, "search_documents", json!({"name": "a"})).await;
     assert_eq!(found["structuredContent"]["documents"][0]["document_id"], document);
@@ -135,7 +135,7 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
         assert_eq!(without(of_theirs, id), without(of_missing, other));
     };
     for tool in tool_names(&ours).await {
-        if ["search_documents", "get_turn", "cancel_turn"].contains(&tool.as_str()) {
+        if ["search_documents", "search", "get_section", "get_turn", "cancel_turn"].contains(&tool.as_str()) {
             continue;
         }
         let of_theirs = call(&ours, &tool, json!({"document": foreign})).await;
@@ -158,6 +158,16 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
     same(&of_theirs, &foreign, &of_missing, &missing);
     let found = call(&ours, "search_documents", json!({})).await;
     assert_eq!(found["structuredContent"]["documents"], json!([]));
+    for arguments in [json!({"query": "total"}), json!({"query": "total", "document_ids": [foreign]})] {
+        let found = call(&ours, "search", arguments).await;
+        assert_eq!(found["structuredContent"]["passages"], json!([]), "{found}");
+    }
+    let structure = them.call_ok("GetDocumentStructure", json!({"document_id": foreign})).await;
+    let section = structure["sections"][0]["section_id"].as_str().unwrap().to_owned();
+    let read = async |section: String| call(&ours, "get_section", json!({"section_id": section})).await;
+    let (of_theirs, of_missing) = (read(section.clone()).await, read(section.replace(&foreign, &missing)).await);
+    assert_eq!(reason(&of_theirs), "NOT_FOUND", "{of_theirs}");
+    same(&of_theirs, &foreign, &of_missing, &missing);
     server.stop().await;
 }
 

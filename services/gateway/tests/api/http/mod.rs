@@ -17,6 +17,7 @@ mod payments;
 mod prompts;
 mod providers;
 mod results;
+mod retrieval;
 mod roles;
 mod schemas;
 mod schemathesis;

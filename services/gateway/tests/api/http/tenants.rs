@@ -121,7 +121,7 @@ fn body(route: &RestRoute, number: usize) -> Value {
     json!({
         "name": name, "document_name": name, "updated_llm_result": {}, "content": "Read.", "lifetime": 1, "data": {},
         "messages": [{ "role": "user", "content": "hello" }], "turn_id": "unknown", "approvals": [],
-        "term": name, "expansion": "a meaning",
+        "term": name, "expansion": "a meaning", "query": "total",
         "response_format": serde_json::from_str::<Value>(&format("total")).unwrap(),
     })
 }

@@ -1,0 +1,248 @@
+//! `folio search`: passages of documents, and answers to questions from them.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use folio_proto::v1;
+use folio_types::Timestamp;
+use serde_json::{Value, json};
+
+use super::document::entry;
+use super::output::View;
+use super::{DataArguments, tag};
+use crate::client::{Client, answer};
+use crate::terminal::note;
+use crate::{documents, names};
+
+/// Characters of a snippet: the width of a cell of a table.
+const SNIPPET_CHARS: usize = 48;
+/// Characters of a snippet before the first word that matches.
+const BEFORE_CHARS: usize = 12;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Words, or a question. No character is an operator.
+    #[arg(required = true, value_name = "QUERY")]
+    query: Vec<String>,
+    /// Only passages of this document, by id or name; may be given several times.
+    #[arg(long = "document", value_name = "DOCUMENT")]
+    documents: Vec<String>,
+    /// Only passages of documents with this tag, by id or name; may be given several times.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// Only passages of documents with this value in their metadata; may be given several times.
+    #[arg(long = "metadata", value_name = "KEY=VALUE", value_parser = entry)]
+    metadata: Vec<(String, String)>,
+    /// Only passages in this language, such as de; may be given several times.
+    #[arg(long = "language", value_name = "CODE")]
+    languages: Vec<String>,
+    /// Start of the period of the uploads, such as 2026-05-01T00:00:00Z [default: the first upload].
+    #[arg(long, value_name = "TIME")]
+    from: Option<Timestamp>,
+    /// End of the period of the uploads, exclusive [default: now].
+    #[arg(long, value_name = "TIME")]
+    until: Option<Timestamp>,
+    /// Maximum number of passages [default: 10; with --answer the model reads 8].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    /// Order the passages by the rerank model of the organization.
+    #[arg(long)]
+    rerank: bool,
+    /// Print an answer of a model with citations, instead of the passages.
+    #[arg(long)]
+    answer: bool,
+    /// The model of the answer [default: that of the organization].
+    #[arg(long, requires = "answer")]
+    model: Option<String>,
+    /// Maximum credits of the model calls of the answer.
+    #[arg(long, value_name = "CREDITS", requires = "answer")]
+    budget: Option<u64>,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+pub(crate) async fn run(arguments: Arguments) -> Result<()> {
+    let data = &arguments.data;
+    match arguments.answer {
+        true => data.run(async |client| ask(&client, &arguments).await).await,
+        false => data.run(async |client| search(&client, &arguments).await).await,
+    }
+}
+
+impl Arguments {
+    fn query(&self) -> String {
+        self.query.join(" ")
+    }
+
+    /// Returns the filter with ids in place of names.
+    async fn filter(&self, client: &Client) -> Result<v1::PassageFilter> {
+        let mut document_ids = Vec::with_capacity(self.documents.len());
+        for document in &self.documents {
+            document_ids.push(documents::find(client, document, names::choose).await?.document_id);
+        }
+        Ok(v1::PassageFilter {
+            document_ids,
+            tag_ids: tag::ids(client, &self.tags).await?,
+            metadata: self.metadata.iter().cloned().collect(),
+            start_time: self.from.map(folio_proto::time::to_proto),
+            end_time: self.until.map(folio_proto::time::to_proto),
+            languages: self.languages.clone(),
+        })
+    }
+}
+
+async fn search(client: &Client, arguments: &Arguments) -> Result<View> {
+    let request = v1::SearchRequest {
+        query: arguments.query(),
+        passage_filter: Some(arguments.filter(client).await?),
+        limit: arguments.limit.unwrap_or_default(),
+        rerank: arguments.rerank,
+    };
+    let found = answer(client.retrieval().search(request)).await?;
+    note_gaps([("words", found.lexical.as_ref()), ("meaning", found.dense.as_ref()), ("order", found.rerank.as_ref())]);
+    let rows = found.passages.iter().map(row).collect();
+    Ok(View::list(["document_name", "page", "section", "snippet", "score"], rows))
+}
+
+async fn ask(client: &Client, arguments: &Arguments) -> Result<View> {
+    let request = v1::AskRequest {
+        question: arguments.query(),
+        passage_filter: Some(arguments.filter(client).await?),
+        passages: arguments.limit.unwrap_or_default(),
+        rerank: arguments.rerank,
+        model: arguments.model.clone().unwrap_or_default(),
+        credit_budget: arguments.budget,
+        request_id: String::new(),
+    };
+    let found = answer(client.retrieval().ask(request)).await?;
+    note_gaps([("words", found.lexical.as_ref()), ("meaning", found.dense.as_ref()), ("order", found.rerank.as_ref())]);
+    Ok(answered(&found))
+}
+
+/// Prints the reasons for which parts of a search were not used, or did not consider all passages.
+fn note_gaps(parts: [(&str, Option<&v1::SearchPart>); 3]) {
+    for (name, part) in parts {
+        for gap in part.into_iter().flat_map(|part| &part.gaps) {
+            note(&format!("{name}: {}", gap.description));
+        }
+    }
+}
+
+fn row(passage: &v1::FoundPassage) -> Value {
+    let rank = |rank: Option<&v1::PassageRank>| rank.map(|rank| json!({ "rank": rank.rank, "score": rank.score }));
+    let highlight = |word: &v1::PassageHighlight| json!({ "start": word.start, "end": word.end });
+    let metadata: BTreeMap<&str, &str> =
+        passage.metadata_pairs.iter().map(|pair| (pair.key.as_str(), pair.value.as_str())).collect();
+    json!({
+        "document_id": passage.document_id,
+        "document_name": passage.document_name,
+        "number": passage.number,
+        "section_id": passage.section_id,
+        "section": passage.section_titles.join(" > "),
+        "page": passage.page,
+        "language": passage.language,
+        "score": passage.score,
+        "lexical": rank(passage.lexical.as_ref()),
+        "dense": rank(passage.dense.as_ref()),
+        "relevance": passage.relevance,
+        "highlights": passage.highlights.iter().map(highlight).collect::<Vec<_>>(),
+        "metadata": metadata,
+        "snippet": snippet(passage),
+        "text": passage.text,
+    })
+}
+
+/// Returns the part of a passage around its first word that matches.
+fn snippet(passage: &v1::FoundPassage) -> String {
+    let first = passage.highlights.first().map_or(0, |word| word.start as usize).saturating_sub(BEFORE_CHARS);
+    let total = passage.text.chars().count();
+    let start = first.min(total.saturating_sub(SNIPPET_CHARS));
+    passage.text.chars().skip(start).take(SNIPPET_CHARS).map(|c| if c.is_whitespace() { ' ' } else { c }).collect()
+}
+
+/// Returns the answer as text with a line for each citation.
+fn answered(found: &v1::AskResponse) -> View {
+    let citation = |citation: &v1::AnswerCitation| {
+        json!({
+            "number": citation.number,
+            "document_id": citation.document_id,
+            "document_name": citation.document_name,
+            "section_id": citation.section_id,
+            "section": citation.section_titles.join(" > "),
+            "page": citation.page,
+            "quote": citation.quote,
+        })
+    };
+    let lines = found.citations.iter().map(|citation| {
+        let v1::AnswerCitation { number, document_name, page, quote, .. } = citation;
+        format!("[{number}] {document_name}, page {page}: {quote:?}\n")
+    });
+    let text = match found.answer.as_str() {
+        "" => "The documents contain no answer.\n".to_owned(),
+        answer => format!("{answer}\n\n{}", lines.collect::<String>()),
+    };
+    let row = json!({
+        "answer": found.answer,
+        "citations": found.citations.iter().map(citation).collect::<Vec<_>>(),
+        "removed_citations": found.removed_citations,
+        "passages": found.passages,
+        "model": found.model,
+        "credits": found.usage.as_ref().map(|usage| usage.credits),
+    });
+    View::one(row).text(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::output::Format;
+    use super::*;
+
+    fn passage(text: &str, highlight: Option<u32>) -> v1::FoundPassage {
+        let word = |start| v1::PassageHighlight { start, end: start + 4, area: None };
+        v1::FoundPassage {
+            document_name: "a.pdf".to_owned(),
+            page: 2,
+            section_titles: vec!["Terms".to_owned(), "Payment".to_owned()],
+            text: text.to_owned(),
+            highlights: highlight.map(word).into_iter().collect(),
+            ..v1::FoundPassage::default()
+        }
+    }
+
+    #[test]
+    fn a_snippet_contains_the_first_match() {
+        let long = format!("{} HERE\n{}", "a".repeat(100), "b".repeat(100));
+        let found = snippet(&passage(&long, Some(101)));
+        assert!(found.contains("HERE b") && found.chars().count() == SNIPPET_CHARS, "{found}");
+        assert!(snippet(&passage(&long, Some(204))).ends_with('b'));
+        assert_eq!(snippet(&passage("a\nb", Some(2))), "a b");
+    }
+
+    #[test]
+    fn a_passage_is_a_row_of_a_table() {
+        let rows = vec![row(&passage("Payable within 30 days.", Some(0)))];
+        let table = View::list(["document_name", "page", "section", "snippet"], rows).render(Format::Table);
+        assert!(table.contains("a.pdf") && table.contains("Terms > Payment"), "{table}");
+        assert!(table.contains("Payable within 30 days."), "{table}");
+    }
+
+    #[test]
+    fn an_answer_is_a_text_with_its_citations() {
+        let citation = v1::AnswerCitation {
+            number: 1,
+            document_name: "a.pdf".to_owned(),
+            page: 2,
+            quote: "within 30 days".to_owned(),
+            ..v1::AnswerCitation::default()
+        };
+        let found = v1::AskResponse {
+            answer: "After 30 days [1].".to_owned(),
+            citations: vec![citation],
+            ..v1::AskResponse::default()
+        };
+        let text = answered(&found).render(Format::Table);
+        assert_eq!(text, "After 30 days [1].\n\n[1] a.pdf, page 2: \"within 30 days\"\n");
+        let none = answered(&v1::AskResponse::default()).render(Format::Table);
+        assert_eq!(none, "The documents contain no answer.\n");
+    }
+}
