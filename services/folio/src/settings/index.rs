@@ -48,8 +48,7 @@ mod tests {
         let key = Secret::new("key");
         let alone = Options { qdrant_api_key: key.clone(), ..Options::default() };
         assert!(problems(alone).contains("index.qdrant_api_key: requires index.qdrant_url"));
-        let plain =
-            Options { qdrant_url: "http://qdrant:6334".to_owned(), qdrant_api_key: key, ..Options::default() };
+        let plain = Options { qdrant_url: "http://qdrant:6334".to_owned(), qdrant_api_key: key, ..Options::default() };
         assert!(problems(plain.clone()).contains("index.qdrant_api_key"));
         assert_eq!(problems(Options { qdrant_url: "https://qdrant:6334".to_owned(), ..plain.clone() }), "");
         assert_eq!(problems(Options { qdrant_insecure: true, ..plain }), "");
