@@ -10,7 +10,6 @@ mod listeners;
 mod metrics;
 pub(crate) mod models;
 mod node;
-#[expect(dead_code, reason = "no service searches passages yet")]
 mod passage_index;
 mod purchases;
 mod renewal;
@@ -50,6 +49,7 @@ use cluster::Cluster;
 use first_start::ensure_first_token;
 use health::Health;
 use http_port::HttpPort;
+use knowledge::OpenKnowledge;
 use listeners::Listeners;
 use metrics::{GatewaySources, MetricSources, metrics};
 use node::RunningNode;
@@ -98,6 +98,8 @@ struct Parts {
     _clock: JoinSet<()>,
     gateway: Option<ServerTask>,
     node: Option<RunningNode>,
+    /// The index of a gateway without a node.
+    _gateway_knowledge: Option<OpenKnowledge>,
     credit: CreditMeter,
     renewal: Renewal,
     cluster: Option<Cluster>,
@@ -178,6 +180,7 @@ pub(crate) async fn start(
     let uploader = uploader.with_quotas(base.quotas.clone());
     let hints = JobHints::new(Arc::clone(&base.shared.jobs));
     let jobs = JobControl::new(&base.stores, hints.clone(), Arc::clone(&base.environment), settings.jobs);
+    let gateway_hints = hints.clone();
     let (mut node, mut clean_up) = (None, CleanupHandle::default());
     let local_ingest = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {
@@ -193,6 +196,12 @@ pub(crate) async fn start(
         (node, clean_up) = (Some(running), handle);
     }
     let node_address = node.as_ref().and_then(RunningNode::address);
+    // A gateway searches in the indexes of the nodes, or on the Qdrant server.
+    let gateway_knowledge = match (&node, &cluster) {
+        (None, Some(cluster)) => Some(knowledge::open(&settings, &base, &gateway_hints, Some((cluster, None))).await?),
+        _ => None,
+    };
+    let knowledge = node.as_ref().map(RunningNode::open_knowledge).or(gateway_knowledge.as_ref());
     let (counters, exports) = (Counters::default(), RunningExports::default());
     let sources = Arc::new(MetricSources {
         node: node.as_ref().map(|running| running.node().clone()),
@@ -245,7 +254,7 @@ pub(crate) async fn start(
                 extraction: settings.extraction,
                 jobs,
                 conversations: peer,
-                knowledge: node.as_ref().map(|running| running.knowledge().clone()),
+                knowledge: knowledge.map(|open| open.knowledge.clone()),
                 uploader,
                 exports,
                 clean_up,
@@ -265,6 +274,7 @@ pub(crate) async fn start(
         _clock: clock_task,
         gateway,
         node,
+        _gateway_knowledge: gateway_knowledge,
         credit,
         renewal,
         cluster,
@@ -338,6 +348,7 @@ impl Server {
             _clock,
             gateway,
             node,
+            _gateway_knowledge,
             credit,
             renewal,
             cluster,

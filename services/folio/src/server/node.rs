@@ -10,11 +10,10 @@ use folio_documents::{
     Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, PageRenderer, TextReader, Uploader, always_sweeper,
 };
 use folio_jobs::JobHints;
-use folio_knowledge::{Knowledge, Maintenance};
+use folio_knowledge::Maintenance;
 use folio_node::{JobParts, Node, NodeParts, SharedTurnStores};
 use folio_providers::Providers;
 use folio_quotas::Slots;
-use folio_types::OrgId;
 use folio_webhooks::DeliveryJobs;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -71,7 +70,8 @@ impl RunningNode {
         let deliveries = DeliveryJobs::new(stores, Providers::clone(&base.models), environment, base.webhooks.clone())?;
         // Other nodes read published events. A single process does not need them.
         let events = cluster.is_some().then(|| Arc::clone(&base.shared.events));
-        let knowledge = knowledge::open(settings, base, &hints)?;
+        let member = clustered.as_ref().map(|(cluster, _)| (*cluster, address));
+        let knowledge = knowledge::open(settings, base, &hints, member).await?;
         let parts = NodeParts {
             knowledge: Some(knowledge.knowledge.clone()),
             shared_turns: SharedTurnStores { turns: Arc::clone(&base.shared.turns), events },
@@ -96,9 +96,11 @@ impl RunningNode {
         };
         let options = settings.conversation.clone();
         let node = Node::start(options, parts).await?;
-        // Each process keeps its own index.
-        let interval = settings.index.sweep_interval;
-        let maintenance = Maintenance::start(knowledge.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+        if let Some(calls) = &knowledge.index.calls {
+            node.serve_index(Arc::clone(calls));
+        }
+        let (interval, is_responsible) = (settings.index.sweep_interval, Arc::clone(&knowledge.index.is_responsible));
+        let maintenance = Maintenance::start(knowledge.knowledge.clone(), interval, is_responsible);
         let listener = match clustered {
             None => None,
             Some((cluster, listener)) => Some(Listener::start(listener, cluster, &node, base, health)?),
@@ -107,8 +109,8 @@ impl RunningNode {
     }
 
     /// The passages of documents and the index of this process.
-    pub(crate) fn knowledge(&self) -> &Knowledge {
-        &self.knowledge.knowledge
+    pub(crate) fn open_knowledge(&self) -> &OpenKnowledge {
+        &self.knowledge
     }
 
     pub(crate) fn node(&self) -> &Node {

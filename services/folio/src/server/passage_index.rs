@@ -7,68 +7,85 @@ use std::time::Duration;
 
 use anyhow::Result;
 use folio_cluster::IndexCalls;
-use folio_index::{EmbeddedIndex, EmbeddedOptions, PassageIndex};
-use folio_index_placed::{IndexServer, NodeIndex, PlacedIndex, maintain};
+use folio_index::{EmbeddedIndex, PassageIndex};
+use folio_index_placed::{IndexServer, NodeIndex, PlacedIndex, Placement as _, maintain};
 use folio_index_qdrant::QdrantIndex;
-use folio_storage::Stores;
-use folio_types::Environment;
+use folio_knowledge::IsResponsible;
+use folio_types::OrgId;
 use tokio::task::JoinSet;
 
+use super::SharedComponents;
 use super::cluster::Cluster;
 use super::stores::with_setting;
-use crate::settings::IndexOptions;
+use crate::settings::{self, Settings};
 
 /// Interval between two removals of indexes that moved to other nodes.
 const MISPLACED_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The folder of an embedded index.
-pub(crate) struct IndexFolder {
-    pub(crate) path: PathBuf,
-    pub(crate) options: EmbeddedOptions,
-}
-
-pub(crate) struct OpenedIndex {
+pub(crate) struct OpenIndex {
     /// Finds the passages of all organizations.
     pub(crate) index: Arc<dyn PassageIndex>,
-    /// The calls of other processes, which the node serves (`Node::serve_index`). None: the process has no index that
-    /// others call.
+    /// The calls of other processes, which the node serves. None: the process has no index that others call.
     pub(crate) calls: Option<Arc<dyn IndexCalls>>,
+    /// Returns true for the organizations whose indexes this process compares with the stores.
+    pub(crate) is_responsible: IsResponsible,
     /// The task that removes indexes that moved to other nodes. Dropping it stops the task.
     _maintenance: JoinSet<()>,
 }
 
-/// Opens the index. `cluster`: the cluster, if the process is a part of one, and the address at which its node listens, if
-/// it is a node. `folder`: the folder of its index, which a Qdrant server replaces.
-pub(crate) async fn open(
-    options: &IndexOptions,
-    folder: IndexFolder,
-    stores: &Stores,
-    environment: Arc<dyn Environment>,
-    cluster: Option<(&Cluster, Option<SocketAddr>)>,
-) -> Result<OpenedIndex> {
-    let mut maintenance = JoinSet::new();
-    if let Some(options) = options.qdrant() {
-        let index = QdrantIndex::new(&options, environment).await.map_err(with_setting("index"))?;
-        return Ok(OpenedIndex { index: Arc::new(index), calls: None, _maintenance: maintenance });
+impl OpenIndex {
+    fn new(index: Arc<dyn PassageIndex>, is_responsible: IsResponsible) -> Self {
+        Self { index, calls: None, is_responsible, _maintenance: JoinSet::new() }
     }
-    let local = |folder: IndexFolder| EmbeddedIndex::open(folder.path, folder.options).map_err(with_setting("index"));
+}
+
+fn always() -> IsResponsible {
+    Arc::new(|_: &OrgId| true)
+}
+
+/// Opens the index. `cluster`: the cluster, if the process is a part of one, and the address at which its node listens, if
+/// it is a node. `folder`: returns the folder of an embedded index; a Qdrant server and a gateway need none.
+pub(crate) async fn open(
+    settings: &Settings,
+    base: &SharedComponents,
+    cluster: Option<(&Cluster, Option<SocketAddr>)>,
+    folder: impl FnOnce() -> Result<PathBuf>,
+) -> Result<OpenIndex> {
+    let environment = Arc::clone(&base.environment);
+    if let Some(options) = settings::qdrant(&settings.index) {
+        let index = QdrantIndex::new(&options, environment).await.map_err(with_setting("index"))?;
+        let is_responsible: IsResponsible = match cluster {
+            None => always(),
+            Some((cluster, _)) => {
+                let membership = cluster.membership.clone();
+                Arc::new(move |_: &OrgId| membership.is_first())
+            }
+        };
+        return Ok(OpenIndex::new(Arc::new(index), is_responsible));
+    }
+    let embedded = |folder: PathBuf| -> Result<Arc<dyn PassageIndex>> {
+        let index = EmbeddedIndex::open(folder, settings.index.embedded()).map_err(with_setting("index"))?;
+        Ok(Arc::new(index))
+    };
     let Some((cluster, listener)) = cluster else {
-        return Ok(OpenedIndex { index: Arc::new(local(folder)?), calls: None, _maintenance: maintenance });
+        return Ok(OpenIndex::new(embedded(folder()?)?, always()));
     };
-    let placement = Arc::new(cluster.membership.clone());
-    let own = match listener {
-        None => None,
-        Some(listener) => {
-            let local = Arc::new(local(folder)?);
-            let address = cluster.address(listener);
-            let node = Arc::new(NodeIndex::new(local, stores.index_holders(), placement.clone(), &address));
-            let maintained = Arc::clone(&node);
-            maintenance.spawn(async move { maintain(&maintained, MISPLACED_INTERVAL).await });
-            Some(node)
-        }
+    let (membership, nodes) = (cluster.membership.clone(), Arc::new(cluster.peers.clone()));
+    let request_bytes = cluster.options.request_bytes;
+    let Some(listener) = listener else {
+        let index = PlacedIndex::new(Arc::new(membership), nodes, environment, None, request_bytes);
+        return Ok(OpenIndex::new(Arc::new(index), Arc::new(|_: &OrgId| false)));
     };
-    let calls = own.clone().map(|node| Arc::new(IndexServer::new(node)) as Arc<dyn IndexCalls>);
-    let nodes = Arc::new(cluster.peers.clone());
-    let index = PlacedIndex::new(placement, nodes, environment, own, cluster.options.request_bytes);
-    Ok(OpenedIndex { index: Arc::new(index), calls, _maintenance: maintenance })
+    let address = cluster.address(listener);
+    let holders = base.stores.index_holders();
+    let node = Arc::new(NodeIndex::new(embedded(folder()?)?, holders, Arc::new(membership.clone()), &address));
+    let mut maintenance = JoinSet::new();
+    let maintained = Arc::clone(&node);
+    maintenance.spawn(async move { maintain(&maintained, MISPLACED_INTERVAL).await });
+    let placement = membership.clone();
+    let is_responsible: IsResponsible =
+        Arc::new(move |org: &OrgId| placement.node_of(org).is_some_and(|placed| placed == address));
+    let calls = Arc::new(IndexServer::new(Arc::clone(&node)));
+    let index = PlacedIndex::new(Arc::new(membership), nodes, environment, Some(node), request_bytes);
+    Ok(OpenIndex { index: Arc::new(index), calls: Some(calls), is_responsible, _maintenance: maintenance })
 }
