@@ -26,6 +26,7 @@ use futures::stream::{BoxStream, Stream};
 /// Maximum size of a chunk that is read, in bytes.
 // proto: DownloadDocumentResponse.chunk "at most {} KiB"
 // proto: GetPageImageResponse.chunk "at most {} KiB"
+// proto: GetDocumentImageResponse.chunk "at most {} KiB"
 const CHUNK_BYTES: usize = 256 * 1024;
 /// Age from which an unfinished upload or a temporary file in a shared folder belongs to a dead process.
 const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);

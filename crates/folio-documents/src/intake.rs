@@ -185,7 +185,7 @@ pub(crate) async fn record_refused(
         if document.refused_parts == refused {
             return Ok(());
         }
-        let key = format!("refused-parts-{}", document.version).parse()?;
+        let key = format!("refused-parts-{}-{}", document.id, document.version).parse()?;
         let (expected, change) =
             (Expected::Version(document.version), DocumentChange::SetRefusedParts(refused.clone()));
         let write = Write::by_platform(org.clone(), key, environment.now(), expected, change);

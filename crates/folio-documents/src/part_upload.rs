@@ -50,7 +50,8 @@ impl Uploader {
     /// # Errors
     /// A store or the disk fails, or the organization has its maximum of active uploads for a longer time.
     pub(crate) async fn store_part(&self, parent: &Document, part: NewPart, file: &Path) -> Result<PartOutcome> {
-        let request: RequestId = format!("part-{}", part.part.position).parse()?;
+        // Unique, because a user may have only one upload with a request id.
+        let request: RequestId = format!("part-{}", part.id).parse()?;
         let op = OpKey::Request { user: part.by.clone(), request: request.clone() };
         if self.stores().ops.row(&parent.org, &Document::target(&part.id), &op).await?.is_some() {
             return Ok(PartOutcome::Existing);

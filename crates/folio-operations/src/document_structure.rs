@@ -180,14 +180,14 @@ pub struct OnPage<T> {
 async fn list_elements<T: Serialize + Clone + Send + Sync>(
     context: &Context,
     name: &str,
-    (document, text): (&Document, &TextId),
+    document_id: &DocumentId,
     request: &ListRequest,
     of_page: fn(PageElements) -> Vec<T>,
-) -> Result<ListPage<OnPage<T>>> {
+) -> Result<(TextId, ListPage<OnPage<T>>)> {
     filter::require_empty(&request.filter)?;
-    let text = text.to_string();
-    let scope = [name, context.principal().org.as_str(), &text];
+    let scope = [name, context.principal().org.as_str(), document_id.as_str()];
     let listing = Listing::new(request, &scope, SortKeys::Ascending("page"), Order::Oldest, limits::PAGE_SIZE_MAX)?;
+    let (document, text) = ready(context, document_id).await?;
     let read = async |ScanRead { after, limit, .. }: ScanRead<ElementPosition>| {
         let (mut found, mut next) = (Vec::new(), after.map_or(1, |after| after.page));
         while next <= document.pages && found.len() < limit {
@@ -207,7 +207,7 @@ async fn list_elements<T: Serialize + Clone + Send + Sync>(
         }
         Ok(found)
     };
-    listing.scan(READ_MAX, None, read).await
+    Ok((text, listing.scan(READ_MAX, None, read).await?))
 }
 
 /// Lists the hyperlinks of a document.
@@ -222,8 +222,7 @@ impl Operation for ListLinks {
     type Output = ListPage<OnPage<Link>>;
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
-        let (document, text) = ready(context, &self.document_id).await?;
-        list_elements(context, "links", (&document, &text), &self.list, |page| page.links).await
+        Ok(list_elements(context, "links", &self.document_id, &self.list, |page| page.links).await?.1)
     }
 }
 
@@ -253,8 +252,7 @@ impl Operation for ListImages {
     type Output = ImagePage;
 
     async fn run(self, context: &Context) -> Result<ImagePage> {
-        let (document, text) = ready(context, &self.document_id).await?;
-        let page = list_elements(context, "images", (&document, &text), &self.list, |page| page.images).await?;
+        let (text, page) = list_elements(context, "images", &self.document_id, &self.list, |page| page.images).await?;
         Ok(ImagePage { page, text })
     }
 }

@@ -12,6 +12,7 @@ const BIDIRECTIONAL: [char; 12] = [
     '\u{2068}', '\u{2069}', '\u{61c}',
 ];
 /// Maximum length of the extension that the end of a name keeps, in characters.
+// proto: none "internal; a part of a name"
 const EXTENSION_CHARS: usize = 10;
 
 /// The origin of a document that is a part of another document.

@@ -4,7 +4,6 @@
 //! [`WordBoxes`](crate::WordBoxes): word `n` is the part `n` of the text between white space. All sizes are bounded where the structure
 //! is derived ([`PageStructure::bound`]), because a document is hostile input.
 
-use folio_types::limits::NAME_CHARS;
 use serde::{Deserialize, Serialize};
 
 use crate::BoundingBox;
@@ -20,7 +19,7 @@ pub const HEADING_LEVEL_MAX: u8 = 9;
 // proto: DocumentSection.title "{} characters"
 // proto: DocumentLink.anchor_text "{} characters"
 // proto: DocumentImage.caption "{} characters"
-pub const ELEMENT_TEXT_CHARS: usize = NAME_CHARS;
+pub const ELEMENT_TEXT_CHARS: usize = 200;
 /// Maximum number of tables of a page. Further tables are dropped.
 // proto: DocumentService.GetDocumentStructure "{} tables"
 pub const TABLES_PER_PAGE: usize = 32;

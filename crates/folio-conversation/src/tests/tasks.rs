@@ -226,9 +226,9 @@ async fn an_end_that_dies_half_way_is_completed_by_the_sweep() {
             })
             .await;
         drop(stream);
-        sandbox.ended(&parent).await;
-        let view = sandbox.turn(&turn).await;
-        assert_eq!(view.status, TurnStatus::Cancelled, "{point}");
+        // The actor applies the end after the append.
+        let is_cancelled = || async { (sandbox.turn(&turn).await.status == TurnStatus::Cancelled).then_some(()) };
+        wait_for("the turn to be cancelled", SOON, is_cancelled).await;
         let group = group(&sandbox, &parent).await;
         assert_ne!(child_turn(&sandbox, &group, 1).await.status, TurnStatus::Running, "{point}");
         sandbox.wait_for_empty_index().await;

@@ -194,7 +194,7 @@ impl Machine {
         }
         let step = run.group.step(&states);
         match step {
-            GroupStep::Wait => self.await_children(),
+            GroupStep::Wait => self.wait_for_children(),
             // The takeover precedes every start and every result.
             GroupStep::Start(_) | GroupStep::Finished if !self.owner => self.take_over_group(now),
             GroupStep::Start(numbers) => {
@@ -247,7 +247,7 @@ impl Machine {
         self.append(now, Vec::new(), change, AfterAppend::Written);
     }
 
-    fn await_children(&mut self) {
+    fn wait_for_children(&mut self) {
         self.state = State::AwaitingChildren;
         if self.children.must_repeat {
             self.read_children();
@@ -270,7 +270,7 @@ impl Machine {
             self.children.must_repeat = true;
         }
         if is_last {
-            self.await_children();
+            self.wait_for_children();
         }
     }
 
