@@ -29,13 +29,15 @@ pub(crate) struct OpenIndex {
     pub(crate) calls: Option<Arc<dyn IndexCalls>>,
     /// Returns true for the organizations whose indexes this process compares with the stores.
     pub(crate) is_responsible: IsResponsible,
+    /// The index again, if it is on a Qdrant server, for metrics.
+    pub(crate) qdrant: Option<Arc<QdrantIndex>>,
     /// The task that removes indexes that moved to other nodes. Dropping it stops the task.
     _maintenance: JoinSet<()>,
 }
 
 impl OpenIndex {
     fn new(index: Arc<dyn PassageIndex>, is_responsible: IsResponsible) -> Self {
-        Self { index, calls: None, is_responsible, _maintenance: JoinSet::new() }
+        Self { index, calls: None, is_responsible, qdrant: None, _maintenance: JoinSet::new() }
     }
 }
 
@@ -53,7 +55,7 @@ pub(crate) async fn open(
 ) -> Result<OpenIndex> {
     let environment = Arc::clone(&base.environment);
     if let Some(options) = settings::qdrant(&settings.index) {
-        let index = QdrantIndex::new(&options, environment).await.map_err(with_setting("index"))?;
+        let index = Arc::new(QdrantIndex::new(&options, environment).await.map_err(with_setting("index"))?);
         let is_responsible: IsResponsible = match cluster {
             None => always(),
             Some((cluster, _)) => {
@@ -61,7 +63,8 @@ pub(crate) async fn open(
                 Arc::new(move |_: &OrgId| membership.is_first())
             }
         };
-        return Ok(OpenIndex::new(Arc::new(index), is_responsible));
+        let qdrant = Some(Arc::clone(&index));
+        return Ok(OpenIndex { qdrant, ..OpenIndex::new(index, is_responsible) });
     }
     let embedded = |folder: PathBuf| -> Result<Arc<dyn PassageIndex>> {
         let index = EmbeddedIndex::open(folder, settings.index.embedded()).map_err(with_setting("index"))?;
@@ -87,5 +90,6 @@ pub(crate) async fn open(
         Arc::new(move |org: &OrgId| placement.node_of(org).is_some_and(|placed| placed == address));
     let calls = Arc::new(IndexServer::new(Arc::clone(&node)));
     let index = PlacedIndex::new(Arc::new(membership), nodes, environment, Some(node), request_bytes);
-    Ok(OpenIndex { index: Arc::new(index), calls: Some(calls), is_responsible, _maintenance: maintenance })
+    let calls: Option<Arc<dyn IndexCalls>> = Some(calls);
+    Ok(OpenIndex { calls, _maintenance: maintenance, ..OpenIndex::new(Arc::new(index), is_responsible) })
 }
