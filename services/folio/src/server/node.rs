@@ -71,7 +71,7 @@ impl RunningNode {
         // Other nodes read published events. A single process does not need them.
         let events = cluster.is_some().then(|| Arc::clone(&base.shared.events));
         let member = clustered.as_ref().map(|(cluster, _)| (*cluster, address));
-        let knowledge = knowledge::open(settings, base, &hints, member).await?;
+        let mut knowledge = knowledge::open(settings, base, &hints, member).await?;
         let parts = NodeParts {
             knowledge: Some(knowledge.knowledge.clone()),
             shared_turns: SharedTurnStores { turns: Arc::clone(&base.shared.turns), events },
@@ -101,6 +101,9 @@ impl RunningNode {
         }
         let (interval, is_responsible) = (settings.index.sweep_interval, Arc::clone(&knowledge.index.is_responsible));
         let maintenance = Maintenance::start(knowledge.knowledge.clone(), interval, is_responsible);
+        if let Some((cluster, _)) = &clustered {
+            knowledge.index.notify_of_changes(&cluster.membership, maintenance.changed());
+        }
         let listener = match clustered {
             None => None,
             Some((cluster, listener)) => Some(Listener::start(listener, cluster, &node, base, health)?),

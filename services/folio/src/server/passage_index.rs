@@ -1,17 +1,20 @@
 //! The index of passages of this process: on a Qdrant server, in a folder of the process, or on the nodes of the cluster.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use folio_cluster::IndexCalls;
+use folio_cluster::{IndexCalls, Membership};
 use folio_index::{EmbeddedIndex, PassageIndex};
 use folio_index_placed::{IndexServer, NodeIndex, PlacedIndex, Placement as _, maintain};
 use folio_index_qdrant::QdrantIndex;
 use folio_knowledge::IsResponsible;
+use folio_storage::ClusterNode;
 use folio_types::OrgId;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::SharedComponents;
@@ -31,14 +34,34 @@ pub(crate) struct OpenIndex {
     pub(crate) is_responsible: IsResponsible,
     /// The index again, if it is on a Qdrant server, for metrics.
     pub(crate) qdrant: Option<Arc<QdrantIndex>>,
-    /// The task that removes indexes that moved to other nodes. Dropping it stops the task.
-    _maintenance: JoinSet<()>,
+    /// The tasks for indexes that move between nodes. Dropping the set stops the tasks.
+    tasks: JoinSet<()>,
 }
 
 impl OpenIndex {
     fn new(index: Arc<dyn PassageIndex>, is_responsible: IsResponsible) -> Self {
-        Self { index, calls: None, is_responsible, qdrant: None, _maintenance: JoinSet::new() }
+        Self { index, calls: None, is_responsible, qdrant: None, tasks: JoinSet::new() }
     }
+
+    /// Sends a notification after each change of the nodes that accept work, because indexes are placed on other nodes then.
+    pub(crate) fn notify_of_changes(&mut self, membership: &Membership, changed: Arc<Notify>) {
+        let mut live = membership.live();
+        self.tasks.spawn(async move {
+            let mut before = accepting(&live.borrow_and_update());
+            while live.changed().await.is_ok() {
+                let now = accepting(&live.borrow_and_update());
+                if now != before {
+                    changed.notify_one();
+                }
+                before = now;
+            }
+        });
+    }
+}
+
+/// Returns the addresses of the nodes that accept work.
+fn accepting(live: &[ClusterNode]) -> BTreeSet<String> {
+    live.iter().filter(|member| !member.node.draining).map(|member| member.node.address.clone()).collect()
 }
 
 fn always() -> IsResponsible {
@@ -82,14 +105,14 @@ pub(crate) async fn open(
     let address = cluster.address(listener);
     let holders = base.stores.index_holders();
     let node = Arc::new(NodeIndex::new(embedded(folder()?)?, holders, Arc::new(membership.clone()), &address));
-    let mut maintenance = JoinSet::new();
+    let mut tasks = JoinSet::new();
     let maintained = Arc::clone(&node);
-    maintenance.spawn(async move { maintain(&maintained, MISPLACED_INTERVAL).await });
+    tasks.spawn(async move { maintain(&maintained, MISPLACED_INTERVAL).await });
     let placement = membership.clone();
     let is_responsible: IsResponsible =
         Arc::new(move |org: &OrgId| placement.node_of(org).is_some_and(|placed| placed == address));
     let calls = Arc::new(IndexServer::new(Arc::clone(&node)));
     let index = PlacedIndex::new(Arc::new(membership), nodes, environment, Some(node), request_bytes);
     let calls: Option<Arc<dyn IndexCalls>> = Some(calls);
-    Ok(OpenIndex { calls, _maintenance: maintenance, ..OpenIndex::new(Arc::new(index), is_responsible) })
+    Ok(OpenIndex { calls, tasks, ..OpenIndex::new(Arc::new(index), is_responsible) })
 }
