@@ -94,9 +94,9 @@ struct Sweeper {
     is_responsible: IsResponsible,
     /// The newest job that this process requested for each index that is not usable.
     requested: HashMap<OrgId, JobId>,
-    /// The organizations whose indexes this process kept and compared without an error.
+    /// The organizations whose indexes this process kept, and that were equal to the stores.
     kept: HashSet<OrgId>,
-    /// True if a comparison failed. The next run repeats it.
+    /// True if a comparison failed, or an index is being rebuilt. The next run compares these indexes.
     is_pending: bool,
 }
 
@@ -129,7 +129,7 @@ impl Sweeper {
     }
 
     /// Compares the index of each organization with the stores. `is_due`: false if only those are compared that this process did
-    /// not keep before, or whose comparison failed.
+    /// not keep before, or that were not equal to the stores.
     async fn sweep(&mut self, is_due: bool) -> Result<()> {
         let organizations = self.knowledge.stores.of::<Organization>();
         let mut kept = HashSet::new();
@@ -141,15 +141,19 @@ impl Sweeper {
                 if !(self.is_responsible)(&org) {
                     continue;
                 }
-                let is_kept = self.kept.contains(&org);
-                if (is_due || !is_kept)
-                    && let Err(error) = self.check(&org).await
-                {
-                    tracing::warn!(%org, %error, "an index of passages is compared with the stores later");
-                    self.is_pending = true;
+                if !is_due && self.kept.contains(&org) {
+                    kept.insert(org);
                     continue;
                 }
-                kept.insert(org);
+                let is_equal = self.check(&org).await.unwrap_or_else(|error| {
+                    tracing::warn!(%org, %error, "an index of passages is compared with the stores later");
+                    false
+                });
+                if is_equal {
+                    kept.insert(org);
+                } else {
+                    self.is_pending = true;
+                }
             }
             match page.next {
                 Some(next) => request.token = Some(next),
@@ -160,14 +164,17 @@ impl Sweeper {
         Ok(())
     }
 
-    async fn check(&mut self, org: &OrgId) -> Result<()> {
+    /// Makes an index equal to the stores, or begins to rebuild it. Returns true if it is equal.
+    async fn check(&mut self, org: &OrgId) -> Result<bool> {
         let state = self.knowledge.index.state(org).await?;
         if state == IndexState::Ready {
             self.requested.remove(org);
-            return compare(&self.knowledge, org).await;
+            return compare(&self.knowledge, org).await.map(|()| true);
         }
-        let is_unused = state == IndexState::Missing && self.knowledge.passages().buckets(org).await?.is_empty();
-        if is_unused { Ok(()) } else { self.repair(org).await }
+        if state == IndexState::Missing && self.knowledge.passages().buckets(org).await?.is_empty() {
+            return Ok(true);
+        }
+        self.repair(org).await.map(|()| false)
     }
 
     /// Requests a rebuild. If the requested job has ended and the index is still not usable, the job ran in a process with another
