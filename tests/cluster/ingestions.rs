@@ -37,7 +37,7 @@ async fn upload_linked(client: &Client) -> Vec<String> {
     documents
 }
 
-async fn start_ingestion(client: &Client, document_ids: Vec<String>) -> String {
+pub(crate) async fn start_ingestion(client: &Client, document_ids: Vec<String>) -> String {
     let request = v1::StartIngestionRequest { document_ids, ..Default::default() };
     let created = IngestionServiceClient::new(client.channel.clone()).start_ingestion(request).await;
     created.expect("the ingestion is accepted").into_inner().job.expect("a job").job_id

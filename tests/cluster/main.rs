@@ -10,6 +10,7 @@ mod credit;
 mod drain;
 mod faulty;
 mod group_steps;
+mod index_placement;
 mod ingestion_agents;
 mod ingestions;
 mod job_interruptions;

@@ -7,17 +7,17 @@ use crate::{is_test, report, sources};
 
 /// Folders of the storage adapters, each with its identifiers that contain the word of a kind with another meaning:
 /// page tokens, policies, schemas and the user of the CQL driver, hash tags and members of sets in Redis, members of a
-/// cluster, and the ids of the users that wait for approvals.
+/// cluster, the collections of the standard library, and the ids of the users that wait for approvals.
 const ADAPTERS: &[(&str, &str)] = &[
-    ("crates/folio-storage-embedded/src", "page_token token"),
+    ("crates/folio-storage-embedded/src", "page_token token collections"),
     (
         "crates/folio-storage-cql/src",
         "page_token token calculate_token is_after_token policies retry_policy set_retry_policy RetryPolicy DefaultRetryPolicy \
          FallthroughRetryPolicy SerialReadRetryPolicy SingleTargetLoadBalancingPolicy set_load_balancing_policy \
          SimpleSpeculativeExecutionPolicy speculative_execution_policy system_schema fetch_schema_metadata \
-         fetch_full_schema_metadata schema_agreement_timeout await_schema_agreement user",
+         fetch_full_schema_metadata schema_agreement_timeout await_schema_agreement user collections",
     ),
-    ("crates/folio-storage-memory/src", "members UserId"),
+    ("crates/folio-storage-memory/src", "members UserId collections"),
     ("crates/folio-storage-redis/src", "tag member members UserId"),
 ];
 

@@ -43,6 +43,8 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-passages", ""),
     ("folio-index", "permits"),
     ("folio-index-conformance", "index"),
+    ("folio-index-placed", "cluster index storage"),
+    ("folio-index-qdrant", "breaker index storage storage-client"),
     ("folio-knowledge", "history index jobs llm metering passages resources storage tools"),
     (
         "folio-operations",
@@ -80,7 +82,16 @@ const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
     ("ractor", &["folio-conversation", "folio-jobs", "folio-metering", "folio-node", "folio-documents"]),
     (
         "tonic",
-        &["folio-proto", "folio-client", "folio-process", "folio-cluster", "folio-gateway", "folio-node", "folio"],
+        &[
+            "folio-proto",
+            "folio-client",
+            "folio-process",
+            "folio-cluster",
+            "folio-gateway",
+            "folio-node",
+            "folio",
+            "folio-index-qdrant",
+        ],
     ),
     ("hayro-interpret", &["folio-documents"]),
     ("hmac", &["folio-accounts", "folio-cluster"]),

@@ -130,6 +130,7 @@ fn check_refusals(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
         ("redis.url=", "redis.url"),
         ("cql.contactPoints=null", "cql.contactPoints"),
         ("blobs.url=", "blobs.url"),
+        ("qdrant.url=https://key@host:6334", "qdrant"),
         ("cluster.tls.nodeSecret=only-one", "cluster.tls"),
         ("gateway.proxyProtocol=true", "gateway.trustedProxies"),
         ("gateway.trustedProxies={proxy.example}", "trustedProxies"),

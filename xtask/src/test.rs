@@ -12,7 +12,8 @@ use crate::page;
 use crate::run::{cargo, finish};
 use crate::servers;
 use crate::tools::{
-    DOCROUTER_NODE, DOCROUTER_PYTHON, Install, LIBREOFFICE, MCP, PDFTOPPM, SCHEMATHESIS, TESSERACT, missing_of,
+    DOCROUTER_NODE, DOCROUTER_PYTHON, Install, LIBREOFFICE, MCP, PDFTOPPM, QDRANT_EDGE, SCHEMATHESIS, TESSERACT,
+    missing_of,
 };
 
 #[derive(clap::Args)]
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let tools = [TESSERACT, PDFTOPPM, LIBREOFFICE, SCHEMATHESIS, MCP, DOCROUTER_PYTHON, DOCROUTER_NODE];
+    let tools = [TESSERACT, PDFTOPPM, LIBREOFFICE, SCHEMATHESIS, MCP, DOCROUTER_PYTHON, DOCROUTER_NODE, QDRANT_EDGE];
     let missing =
         || [missing_of(&tools), servers::missing(), deploy::missing(), clients::missing(), page::missing()].concat();
     arguments.install.require(missing)?;

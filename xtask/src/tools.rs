@@ -100,6 +100,12 @@ pub(crate) const DOCROUTER_NODE: Tool = Tool {
     purpose: "DocRouter's published client for TypeScript",
     source: Source::NodeLibrary("@docrouter/sdk@1.0.0"),
 };
+/// The engine of Qdrant, with the network layer of the test server.
+pub(crate) const QDRANT_EDGE: Tool = Tool {
+    program: "qdrant_edge",
+    purpose: "the Qdrant of the tests",
+    source: Source::PythonLibrary(&["qdrant-edge-py==0.9.0", "grpcio==1.85.3", "grpcio-tools==1.85.1"]),
+};
 pub(crate) const MUTANTS: Tool = Tool {
     program: "cargo-mutants",
     purpose: "mutations of the pure crates",

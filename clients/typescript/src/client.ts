@@ -7,6 +7,7 @@ import * as v1 from "./gen/v1.js";
 export class Client<F> extends Connection<F> {
   readonly accounts: ServiceClient<typeof v1.AccountService>;
   readonly audits: ServiceClient<typeof v1.AuditService>;
+  readonly collections: ServiceClient<typeof v1.CollectionService>;
   readonly completions: ServiceClient<typeof v1.CompletionService>;
   readonly conversations: ServiceClient<typeof v1.ConversationService>;
   readonly credits: ServiceClient<typeof v1.CreditService>;
@@ -39,6 +40,7 @@ export class Client<F> extends Connection<F> {
     super(platform);
     this.accounts = this.service(v1.AccountService);
     this.audits = this.service(v1.AuditService);
+    this.collections = this.service(v1.CollectionService);
     this.completions = this.service(v1.CompletionService);
     this.conversations = this.service(v1.ConversationService);
     this.credits = this.service(v1.CreditService);

@@ -244,6 +244,7 @@ pub struct Client {
 services! {
     accounts: account_service_client::AccountServiceClient,
     audits: audit_service_client::AuditServiceClient,
+    collections: collection_service_client::CollectionServiceClient,
     completions: completion_service_client::CompletionServiceClient,
     conversations: conversation_service_client::ConversationServiceClient,
     credits: credit_service_client::CreditServiceClient,

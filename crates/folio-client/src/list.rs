@@ -40,6 +40,8 @@ lists! {
     list_account_sessions: accounts, ListAccountSessionsRequest, sessions: AccountSession;
     list_account_tokens: accounts, ListAccountTokensRequest, tokens: Token;
     list_audit_entries: audits, ListAuditEntriesRequest, entries: AuditEntry;
+    list_collection_documents: collections, ListCollectionDocumentsRequest, documents: Document;
+    list_collections: collections, ListCollectionsRequest, collections: Collection;
     list_dictionary_entries: dictionary, ListDictionaryEntriesRequest, dictionary_entries: DictionaryEntry;
     list_dictionary_questions: dictionary, ListDictionaryQuestionsRequest, dictionary_questions: DictionaryQuestion;
     list_document_links: links, ListDocumentLinksRequest, links: ResolvedLink;

@@ -35,6 +35,7 @@ calls! {
         cluster::GetOpenTurnRequest => "GetOpenTurn",
         cluster::GetThreadActivityRequest => "GetThreadActivity",
         cluster::RenderPageRequest => "RenderPage",
+        cluster::CallIndexRequest => "CallIndex",
         cluster::GetStatusRequest => "GetStatus",
     }
 }

@@ -29,7 +29,7 @@ mod tls;
 pub use context::{CallContext, trace_of};
 pub use membership::{Describe, Membership, MembershipOptions};
 pub use options::{NODE_NAME, Options, TlsOptions};
-pub use peer::{NodePeer, NodeStatus};
+pub use peer::{IndexCalls, NodePeer, NodeStatus};
 pub use remote::{Peers, RemotePeer};
 pub use router::Router;
 pub use server::NodeServer;

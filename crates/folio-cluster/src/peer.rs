@@ -11,7 +11,17 @@ pub trait NodePeer: ConversationPeer {
     /// node may take over the thread.
     async fn is_thread_active(&self, org: &OrgId, thread: &ThreadId) -> Result<bool>;
 
+    /// Makes an encoded call of the index of passages of an organization, and returns the encoded result.
+    async fn call_index(&self, org: &OrgId, call: Vec<u8>) -> Result<Vec<u8>>;
+
     async fn status(&self) -> Result<NodeStatus>;
+}
+
+/// The encoded calls of the index of passages on a node.
+#[async_trait]
+pub trait IndexCalls: Send + Sync {
+    /// Makes a call, and returns its result.
+    async fn call(&self, org: &OrgId, call: Vec<u8>) -> Result<Vec<u8>>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

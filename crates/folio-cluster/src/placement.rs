@@ -48,6 +48,13 @@ pub fn place<'a>(
         .max_by_key(|node| (score(org, id, &node.node.address), &node.node.incarnation))
 }
 
+/// Returns the best of the nodes that do not drain, regardless of their load: load reports reach each process at a
+/// different time, and all processes with the same membership view agree.
+pub fn place_regardless_of_load<'a>(org: &OrgId, id: &str, members: &'a [ClusterNode]) -> Option<&'a ClusterNode> {
+    let up: Vec<_> = members.iter().filter(|member| !member.node.draining).collect();
+    place(org, id, up, LoadBound { percent: 100, slack: u64::MAX })
+}
+
 fn score(org: &OrgId, id: &str, address: &str) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in [org.as_str(), id, address] {

@@ -323,6 +323,14 @@ impl NodeRpc for NodeService {
         .await
     }
 
+    async fn call_index(&self, request: Request<cluster::CallIndexRequest>) -> Reply<cluster::CallIndexResponse> {
+        let enter = self.enter(request, async |_, request| {
+            let org: OrgId = fields::id("org_id", &request.org_id)?;
+            Ok(cluster::CallIndexResponse { result: self.peer.call_index(&org, request.call).await? })
+        });
+        Ok(Response::new(enter.await?.0))
+    }
+
     async fn get_status(&self, request: Request<cluster::GetStatusRequest>) -> Reply<cluster::GetStatusResponse> {
         let enter = self.enter(request, async |_, _| {
             let status = self.peer.status().await?;

@@ -1,6 +1,6 @@
 //! Filters of both parts of a search.
 
-use folio_index::{Filter, IndexedDocument, Passage, PassageIndex, Search};
+use folio_index::{DocumentRule, Filter, IndexedDocument, Passage, PassageIndex, Search};
 use folio_types::{OrgId, TagId, Timestamp};
 
 use crate::sample::{document, id, org, passage, ready, search, upsert};
@@ -71,6 +71,19 @@ pub(crate) async fn suite(index: &dyn PassageIndex, nonce: &str) -> Outcome {
     matches(index, &org, between, &[]).await?;
     matches(index, &org, languages(&["de", "fr"]), &["b"]).await?;
     matches(index, &org, languages(&["de", "en"]), &["a", "b"]).await?;
+    let rule = |tags: &[&str], metadata: &[(&str, &str)]| DocumentRule {
+        tags: tags.iter().map(|name| tag(name)).collect(),
+        metadata: metadata.iter().map(|(key, value)| pair(key, value)).collect(),
+    };
+    let in_collections = |collections: &[DocumentRule]| Filter { collections: collections.to_vec(), ..none() };
+    let (acme, with_y) = (rule(&[], &[("customer", "acme: 1")]), rule(&["x", "y"], &[]));
+    matches(index, &org, in_collections(std::slice::from_ref(&acme)), &["b"]).await?;
+    matches(index, &org, in_collections(&[acme.clone(), with_y.clone()]), &["a", "b"]).await?;
+    matches(index, &org, in_collections(&[rule(&["x"], &[("kind", "order")])]), &["a"]).await?;
+    matches(index, &org, in_collections(&[rule(&["z"], &[]), acme.clone()]), &["b"]).await?;
+    matches(index, &org, in_collections(&[DocumentRule::default(), acme.clone()]), &["a", "b", "c"]).await?;
+    matches(index, &org, Filter { languages: vec!["en".to_owned()], ..in_collections(&[acme, with_y]) }, &["a"])
+        .await?;
     let all = Filter { tags: vec![tag("x")], from: Some(date(1_500)?), ..languages(&["de"]) };
     matches(index, &org, all, &["b"]).await
 }

@@ -78,13 +78,13 @@ fn forms(word: &str, stemmers: &[Stemmer]) -> BTreeSet<String> {
 }
 
 /// Returns the terms of a text in the order of its words. Equal words are repeated.
-pub(crate) fn terms(text: &str, language: Option<&str>) -> Vec<String> {
+pub fn terms(text: &str, language: Option<&str>) -> Vec<String> {
     let stemmers: Vec<_> = language.and_then(stemmer).into_iter().collect();
     text.unicode_words().flat_map(|word| forms(word, &stemmers)).collect()
 }
 
 /// Returns the different words of a search, each with its forms in the languages.
-pub(crate) fn search_words<'a>(text: &str, languages: impl Iterator<Item = &'a str>) -> Vec<BTreeSet<String>> {
+pub fn search_words<'a>(text: &str, languages: impl Iterator<Item = &'a str>) -> Vec<BTreeSet<String>> {
     let stemmers: Vec<_> = languages.filter_map(stemmer).collect();
     let mut known = BTreeSet::new();
     let words = text.unicode_words().filter(|word| known.insert(lower(word))).take(WORDS_MAX);

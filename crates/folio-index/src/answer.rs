@@ -1,9 +1,10 @@
 //! Answers of an index.
 
 use folio_types::DocumentId;
+use serde::{Deserialize, Serialize};
 
 /// The state of the index of an organization.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IndexState {
     /// The index contains every document that was written to it.
     Ready,
@@ -26,7 +27,7 @@ impl IndexState {
 }
 
 /// The result of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Written {
     /// The write is stored, except for documents of which the index has a later generation.
     Applied { stale: usize },
@@ -35,7 +36,7 @@ pub enum Written {
 }
 
 /// The reason for which a part of a search did not consider passages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Gap {
     /// The search has no vector, or no text.
     NotRequested,
@@ -51,7 +52,7 @@ pub enum Gap {
 }
 
 /// The use of a part of the index by a search.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PartUse {
     /// True: the part ranked passages. The part considered all passages only if `gaps` is empty.
     pub is_used: bool,
@@ -59,7 +60,7 @@ pub struct PartUse {
 }
 
 /// The rank of a passage in one part.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PartScore {
     /// Position in the ranking of the part, from 1.
     pub rank: u32,
@@ -68,7 +69,7 @@ pub struct PartScore {
 }
 
 /// A passage that matches a search.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hit {
     pub document: DocumentId,
     /// The generation that was indexed. The caller compares it with that of the document.
@@ -84,7 +85,7 @@ pub struct Hit {
 }
 
 /// The answer to a search.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// Passages by descending score. Equal scores are in the order of documents and numbers.
     pub hits: Vec<Hit>,
@@ -92,8 +93,16 @@ pub struct Answer {
     pub dense: PartUse,
 }
 
+impl Answer {
+    /// Returns the answer of an index that cannot be used in this state.
+    pub fn unusable(state: IndexState) -> Self {
+        let part = PartUse { is_used: false, gaps: vec![Gap::State(state)] };
+        Self { hits: Vec::new(), lexical: part.clone(), dense: part }
+    }
+}
+
 /// An indexed document.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedDocument {
     pub document: DocumentId,
     pub generation: u64,
@@ -101,7 +110,7 @@ pub struct ListedDocument {
 }
 
 /// The sizes of the index of an organization.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     pub state: IndexState,
     /// Passages that can be found.

@@ -2,12 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use crate::answer::PartScore;
+use folio_types::DocumentId;
+
+use crate::answer::{Answer, Gap, Hit, IndexState, PartScore, PartUse};
 
 /// The constant of the fusion. A larger constant reduces the weight of the first ranks.
 pub const RRF_K: u32 = 60;
 /// Minimum candidates of each part.
 pub const CANDIDATES_MIN: u32 = 50;
+
+/// The identity of a candidate, in the order of ties.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PassageKey {
+    pub document: DocumentId,
+    pub number: u32,
+    pub generation: u64,
+}
+
+/// Candidates of a part with their scores, best first.
+pub type Ranking = Vec<(PassageKey, f32)>;
 
 /// A candidate with its ranks and its fused score.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +54,32 @@ pub fn fuse<K: Ord + Clone>(lexical: &[(K, f32)], dense: &[(K, f32)], limit: usi
     ranked.sort_by(|left, right| right.score.total_cmp(&left.score));
     ranked.truncate(limit);
     ranked
+}
+
+/// Sorts candidates. Equal scores are in the order of the identities, because the order of entries in an index changes.
+pub fn sort(ranking: &mut Ranking) {
+    ranking.sort_by(|left, right| right.1.total_cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
+}
+
+/// Returns a part that ranks nothing for this reason.
+pub fn skipped(gap: Gap) -> (Ranking, PartUse) {
+    (Vec::new(), PartUse { is_used: false, gaps: vec![gap] })
+}
+
+/// Joins the parts of a search in a usable index. Each part names a state other than `Ready`.
+pub fn join(state: IndexState, lexical: (Ranking, PartUse), dense: (Ranking, PartUse), limit: u32) -> Answer {
+    let ((lexical, mut lexical_use), (dense, mut dense_use)) = (lexical, dense);
+    if state != IndexState::Ready {
+        lexical_use.gaps.push(Gap::State(state));
+        dense_use.gaps.push(Gap::State(state));
+    }
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let hit = |Ranked { key, score, lexical, dense }| {
+        let PassageKey { document, number, generation } = key;
+        Hit { document, generation, number, score, lexical, dense }
+    };
+    let hits = fuse(&lexical, &dense, limit).into_iter().map(hit).collect();
+    Answer { hits, lexical: lexical_use, dense: dense_use }
 }
 
 #[cfg(test)]

@@ -9,10 +9,12 @@
 //! | [`Answer`] | passages, and the parts of the index that were used or not |
 //! | `fusion` | reciprocal rank fusion of the lexical and the dense ranking (pure) |
 //! | `analysis` | words of texts and searches (pure) |
+//! | [`adapter`] | rules that all adapters share |
 //! | [`EmbeddedIndex`] | adapter: an index folder for each organization |
 //!
 //! The crate must not know stores, jobs, models or the chunker.
 
+pub mod adapter;
 mod analysis;
 mod answer;
 mod embedded;
@@ -27,4 +29,4 @@ pub use embedded::{EmbeddedIndex, EmbeddedOptions};
 pub use fusion::{CANDIDATES_MIN, RRF_K, Ranked, fuse};
 pub use passage::{Embedding, IndexedDocument, Passage};
 pub use port::PassageIndex;
-pub use search::{Filter, Search};
+pub use search::{DocumentRule, Filter, Search};

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use folio_types::limits::{METADATA_MAX, METADATA_VALUE_BYTES, NAME_CHARS, TAGS_MAX};
 use folio_types::{DocumentId, Error, Reason, Result, TagId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// Maximum documents of an upsert or of a deletion.
-pub(crate) const DOCUMENTS_MAX: usize = 1_000;
+pub const DOCUMENTS_MAX: usize = 1_000;
 /// Maximum passages of all documents of an upsert.
 const PASSAGES_MAX: usize = 20_000;
 /// Maximum size in bytes of the text of a passage, and of its context.
@@ -21,16 +22,17 @@ const DIMENSIONS_MAX: usize = 4_096;
 const LANGUAGE_BYTES: usize = 16;
 
 /// A vector of an embedding model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Embedding {
     /// Name of the vector space, such as provider and model. Only vectors of the same space are compared.
     pub space: String,
     /// 1 to 4,096 finite numbers, which are not all zero. Vectors are compared by their angle.
+    #[serde(with = "folio_types::numbers")]
     pub values: Vec<f32>,
 }
 
 /// A passage of a document.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Passage {
     /// Position in the document.
     pub number: u32,
@@ -44,7 +46,7 @@ pub struct Passage {
 }
 
 /// One generation of the passages of a document.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct IndexedDocument {
     pub document: DocumentId,
     /// A later generation has a larger number.
@@ -56,7 +58,11 @@ pub struct IndexedDocument {
     pub passages: Vec<Passage>,
 }
 
-pub(crate) fn at_most(field: &str, count: usize, most: usize, what: &str) -> Result<()> {
+/// Checks the number of something. `what` names its unit.
+///
+/// # Errors
+/// `TOO_LARGE` with the name of the field.
+pub fn at_most(field: &str, count: usize, most: usize, what: &str) -> Result<()> {
     if count <= most {
         return Ok(());
     }
@@ -101,7 +107,7 @@ impl Embedding {
     }
 
     /// Returns the values scaled to length 1.
-    pub(crate) fn unit(&self) -> Vec<f32> {
+    pub fn unit(&self) -> Vec<f32> {
         let norm = norm(&self.values);
         self.values.iter().map(|value| value / norm).collect()
     }
@@ -110,6 +116,11 @@ impl Embedding {
 /// Returns the length of a vector. A length beyond the range of `f32` is infinite.
 fn norm(values: &[f32]) -> f32 {
     values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt() as f32
+}
+
+/// Returns the text under which a metadata entry is indexed. The length of the key makes the text unique.
+pub fn metadata_text(key: &str, value: &str) -> String {
+    format!("{}:{key}{value}", key.len())
 }
 
 impl IndexedDocument {
@@ -152,7 +163,7 @@ impl IndexedDocument {
 ///
 /// # Errors
 /// `INVALID_FIELD` or `TOO_LARGE` with the name of the field.
-pub(crate) fn validate_upsert(documents: &[IndexedDocument]) -> Result<()> {
+pub fn validate_upsert(documents: &[IndexedDocument]) -> Result<()> {
     at_most("documents", documents.len(), DOCUMENTS_MAX, "documents")?;
     let mut ids = BTreeSet::new();
     let (mut passages, mut bytes) = (0usize, 0usize);
@@ -210,6 +221,11 @@ mod tests {
             validate_upsert(&[document(vec![language("pt-br"), Passage { number: 1, ..with_vector(vec![0.5]) }])])
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn metadata_texts_are_unique() {
+        assert_ne!(metadata_text("a", "bc"), metadata_text("ab", "c"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use folio_types::limits::{METADATA_MAX, TAGS_MAX};
 use folio_types::{DocumentId, Error, Result, TagId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::passage::{Embedding, at_most, validate_language, validate_metadata};
 
@@ -14,8 +15,27 @@ const FILTER_DOCUMENTS_MAX: usize = 1_000;
 /// Maximum languages of a filter.
 const FILTER_LANGUAGES_MAX: usize = 20;
 
+/// Maximum collections of a filter.
+const FILTER_COLLECTIONS_MAX: usize = 20;
+
+/// The rule of a collection of documents: conditions, all of which apply.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DocumentRule {
+    /// Documents with all of these tags.
+    pub tags: Vec<TagId>,
+    /// Documents with all of these values, compared exactly.
+    pub metadata: Vec<(String, String)>,
+}
+
+impl DocumentRule {
+    fn validate(&self) -> Result<()> {
+        at_most("filter.collections", self.tags.len(), TAGS_MAX, "tags")?;
+        validate_metadata("filter.collections", self.metadata.iter().map(|(key, value)| (key, value)))
+    }
+}
+
 /// Conditions on passages, all of which apply. The default matches every passage.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Filter {
     /// Passages of any of these documents. None: of all documents. Empty: no passage matches.
     pub documents: Option<Vec<DocumentId>>,
@@ -29,10 +49,13 @@ pub struct Filter {
     pub before: Option<Timestamp>,
     /// Passages in any of these languages. Empty: in all languages.
     pub languages: Vec<String>,
+    /// Passages of documents in any of these collections. Empty: of all documents.
+    #[serde(default)]
+    pub collections: Vec<DocumentRule>,
 }
 
 /// A hybrid search. Operators, quotes and wildcards in the text have no meaning.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Search {
     /// Words for the lexical part. Empty: the dense part only.
     pub text: String,
@@ -59,12 +82,14 @@ impl Search {
         if !(1..=LIMIT_MAX).contains(&self.limit) {
             return Err(Error::invalid_field("limit", format!("is {}; the limit is 1 to {LIMIT_MAX}", self.limit)));
         }
-        let Filter { documents, tags, metadata, from: _, before: _, languages } = &self.filter;
+        let Filter { documents, tags, metadata, from: _, before: _, languages, collections } = &self.filter;
         let documents = documents.as_ref().map_or(0, Vec::len);
         at_most("filter.documents", documents, FILTER_DOCUMENTS_MAX, "documents")?;
         at_most("filter.tags", tags.len(), TAGS_MAX, "tags")?;
         at_most("filter.metadata", metadata.len(), METADATA_MAX, "entries")?;
         validate_metadata("filter.metadata", metadata.iter().map(|(key, value)| (key, value)))?;
+        at_most("filter.collections", collections.len(), FILTER_COLLECTIONS_MAX, "collections")?;
+        collections.iter().try_for_each(DocumentRule::validate)?;
         at_most("filter.languages", languages.len(), FILTER_LANGUAGES_MAX, "languages")?;
         languages.iter().try_for_each(|language| validate_language("filter.languages", language))
     }
@@ -95,6 +120,11 @@ mod tests {
             with_filter(Filter { metadata: vec![("a".repeat(201), String::new())], ..Filter::default() }),
             with_filter(Filter { metadata: vec![("a".to_owned(), "b".repeat(1_025))], ..Filter::default() }),
             with_filter(Filter { languages: vec!["EN".to_owned()], ..Filter::default() }),
+            with_filter(Filter { collections: vec![DocumentRule::default(); 21], ..Filter::default() }),
+            with_filter(Filter {
+                collections: vec![DocumentRule { tags: vec![TagId::derive(&["a"]); 51], metadata: vec![] }],
+                ..Filter::default()
+            }),
             with_filter(Filter { languages: vec!["en".to_owned(); 21], ..Filter::default() }),
         ] {
             assert!(refused.validate().is_err(), "{refused:?}");

@@ -20,6 +20,7 @@ use folio_storage::value::PassageHead;
 use folio_types::limits::PAGE_SIZE_MAX;
 use folio_types::page::PageRequest;
 use folio_types::{DocumentId, JobId, OrgId, Result};
+use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -40,6 +41,7 @@ pub type IsResponsible = Arc<dyn Fn(&OrgId) -> bool + Send + Sync>;
 #[derive(Debug)]
 pub struct Maintenance {
     stop: CancellationToken,
+    changed: Arc<Notify>,
     task: AbortOnDropHandle<()>,
 }
 
@@ -47,9 +49,17 @@ impl Maintenance {
     /// Starts the task, which sweeps at once, and then after each interval.
     pub fn start(knowledge: Knowledge, interval: Duration, is_responsible: IsResponsible) -> Self {
         let stop = CancellationToken::new();
-        let sweeper = Sweeper { knowledge, is_responsible, requested: HashMap::new() };
-        let task = tokio::spawn(run(sweeper, interval, stop.clone()));
-        Self { stop, task: AbortOnDropHandle::new(task) }
+        let changed = Arc::new(Notify::new());
+        let (requested, kept) = (HashMap::new(), HashSet::new());
+        let sweeper = Sweeper { knowledge, is_responsible, requested, kept, is_pending: false };
+        let task = tokio::spawn(run(sweeper, interval, Arc::clone(&changed), stop.clone()));
+        Self { stop, changed, task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Returns the notification that this process may keep other indexes than before. The task then compares those that it did
+    /// not keep before.
+    pub fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
     }
 
     /// Stops the task. A running sweep is cancelled.
@@ -59,20 +69,21 @@ impl Maintenance {
     }
 }
 
-async fn run(mut sweeper: Sweeper, interval: Duration, stop: CancellationToken) {
+async fn run(mut sweeper: Sweeper, interval: Duration, changed: Arc<Notify>, stop: CancellationToken) {
     let mut ticks = tokio::time::interval(interval.min(DELETED_INTERVAL));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next = Instant::now();
     loop {
-        tokio::select! {
+        let is_changed = tokio::select! {
             () = stop.cancelled() => return,
-            _ = ticks.tick() => {}
-        }
+            _ = ticks.tick() => false,
+            () = changed.notified() => true,
+        };
         let is_due = Instant::now() >= next;
         if is_due {
             next = Instant::now() + interval;
         }
-        if stop.run_until_cancelled(sweeper.run(is_due)).await.is_none() {
+        if stop.run_until_cancelled(sweeper.run(is_due, is_changed)).await.is_none() {
             return;
         }
     }
@@ -83,15 +94,25 @@ struct Sweeper {
     is_responsible: IsResponsible,
     /// The newest job that this process requested for each index that is not usable.
     requested: HashMap<OrgId, JobId>,
+    /// The organizations whose indexes this process kept, and that were equal to the stores.
+    kept: HashSet<OrgId>,
+    /// True if a comparison failed, or an index is being rebuilt. The next run compares these indexes.
+    is_pending: bool,
 }
 
 impl Sweeper {
-    /// `is_due`: true if the indexes of all organizations are compared.
-    async fn run(&mut self, is_due: bool) {
+    /// `is_due`: true if the indexes of all organizations are compared. `is_changed`: true if this process may keep other
+    /// indexes than before.
+    async fn run(&mut self, is_due: bool, is_changed: bool) {
         if let Err(error) = self.remove_deleted().await {
             tracing::warn!(%error, "indexes of deleted organizations are removed later");
         }
-        if is_due && let Err(error) = self.sweep().await {
+        if !(is_due || is_changed || self.is_pending) {
+            return;
+        }
+        self.is_pending = false;
+        if let Err(error) = self.sweep(is_due).await {
+            self.is_pending = true;
             tracing::warn!(%error, "a sweep of the indexes failed; the next one continues it");
         }
     }
@@ -107,9 +128,11 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Compares the index of each organization with the stores.
-    async fn sweep(&mut self) -> Result<()> {
+    /// Compares the index of each organization with the stores. `is_due`: false if only those are compared that this process did
+    /// not keep before, or that were not equal to the stores.
+    async fn sweep(&mut self, is_due: bool) -> Result<()> {
         let organizations = self.knowledge.stores.of::<Organization>();
+        let mut kept = HashSet::new();
         let mut request = PageRequest { size: PAGE_SIZE_MAX, ..PageRequest::default() };
         loop {
             let page = organizations.list(&OrgId::platform(), &OrganizationFilter::default(), &request).await?;
@@ -118,25 +141,40 @@ impl Sweeper {
                 if !(self.is_responsible)(&org) {
                     continue;
                 }
-                if let Err(error) = self.check(&org).await {
+                if !is_due && self.kept.contains(&org) {
+                    kept.insert(org);
+                    continue;
+                }
+                let is_equal = self.check(&org).await.unwrap_or_else(|error| {
                     tracing::warn!(%org, %error, "an index of passages is compared with the stores later");
+                    false
+                });
+                if is_equal {
+                    kept.insert(org);
+                } else {
+                    self.is_pending = true;
                 }
             }
             match page.next {
                 Some(next) => request.token = Some(next),
-                None => return Ok(()),
+                None => break,
             }
         }
+        self.kept = kept;
+        Ok(())
     }
 
-    async fn check(&mut self, org: &OrgId) -> Result<()> {
+    /// Makes an index equal to the stores, or begins to rebuild it. Returns true if it is equal.
+    async fn check(&mut self, org: &OrgId) -> Result<bool> {
         let state = self.knowledge.index.state(org).await?;
         if state == IndexState::Ready {
             self.requested.remove(org);
-            return compare(&self.knowledge, org).await;
+            return compare(&self.knowledge, org).await.map(|()| true);
         }
-        let is_unused = state == IndexState::Missing && self.knowledge.passages().buckets(org).await?.is_empty();
-        if is_unused { Ok(()) } else { self.repair(org).await }
+        if state == IndexState::Missing && self.knowledge.passages().buckets(org).await?.is_empty() {
+            return Ok(true);
+        }
+        self.repair(org).await.map(|()| false)
     }
 
     /// Requests a rebuild. If the requested job has ended and the index is still not usable, the job ran in a process with another

@@ -9,12 +9,12 @@ use folio_index::EmbeddedOptions;
 use folio_llm::count_tokens;
 use folio_passages::{ChunkOptions, Estimate, FileTokenizer, TokenCounter};
 use folio_types::settings::{InvalidSettings, Problems};
-use folio_types::{Error, Result};
+use folio_types::{Error, Result, Secret};
 
 const MIB: u64 = 1024 * 1024;
 
 folio_types::settings! {
-    /// The settings section `index`.
+    /// The settings section `index`. The process connects to the Qdrant server.
     #[derive(Eq)]
     pub struct Options {
         /// Folder of the embedded index. None: `index` in the data folder.
@@ -39,6 +39,19 @@ folio_types::settings! {
         pub tokenizers: BTreeMap<String, PathBuf> = BTreeMap::new(),
         /// Time between two comparisons of an index with the stored passages.
         pub sweep_interval: Duration as "sweep_interval_seconds" = Duration::from_secs(600),
+        /// The gRPC address of a Qdrant server: `http://HOST:PORT` or `https://HOST:PORT`. Empty: the index is in folders
+        /// of the nodes.
+        pub qdrant_url: String = String::new(),
+        /// The API key of the server. Empty: none.
+        pub qdrant_api_key: Secret = Secret::default(),
+        /// The collection, which is created if it is missing.
+        pub qdrant_collection: String = "folio".to_owned(),
+        /// If true, the API key is sent to other machines without encryption, too.
+        pub qdrant_insecure: bool = false,
+        /// The authorities of the server's certificate. None: the public authorities.
+        pub qdrant_ca: Option<PathBuf> = None,
+        /// Time limit of a call.
+        pub qdrant_timeout: Duration as "qdrant_timeout_seconds" = Duration::from_secs(10),
     }
 }
 

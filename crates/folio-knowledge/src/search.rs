@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_index::{Embedding, Hit, PassageIndex, Search};
-use folio_resources::Document;
+use folio_resources::{Collection, CollectionRule, Document};
 use folio_storage::value::StoredPassage;
 use folio_tools::ToolResources;
 use folio_tools::retrieval::{
@@ -86,7 +86,10 @@ impl Retriever for IndexRetriever {
         query: &PassageQuery,
     ) -> Result<FoundPassages> {
         query.check("query")?;
-        let mut run = Run { index: self.index.as_ref(), resources, principal, query, usage: Usage::default() };
+        // A collection that does not exist must not widen the search.
+        let collections = resources.stores.of::<Collection>();
+        let rules = collections.rules(&principal.org, &query.filter.collection_ids).await?;
+        let mut run = Run { index: self.index.as_ref(), resources, principal, query, rules, usage: Usage::default() };
         run.search().await
     }
 }
@@ -97,6 +100,8 @@ struct Run<'a> {
     resources: &'a ToolResources,
     principal: &'a Principal,
     query: &'a PassageQuery,
+    /// The rules of the collections of the filter.
+    rules: Vec<CollectionRule>,
     usage: Usage,
 }
 
@@ -110,8 +115,12 @@ impl Run<'_> {
             true => self.query.limit.max(RERANK_CANDIDATES),
             false => self.query.limit,
         };
-        let mut search =
-            Search { text: self.query.text.clone(), vector, filter: gaps::filter(&self.query.filter), limit: wanted };
+        let mut search = Search {
+            text: self.query.text.clone(),
+            vector,
+            filter: gaps::filter(&self.query.filter, &self.rules),
+            limit: wanted,
+        };
         let mut answer = self.index.search(self.org(), &search).await?;
         let mut live = BTreeMap::new();
         let found = answer.hits.len();
@@ -203,14 +212,16 @@ impl Run<'_> {
 
     /// Returns the documents that match the filter and whose live passages are those of their current text.
     async fn live(&self, documents: &[DocumentId]) -> Result<BTreeMap<DocumentId, LiveDocument>> {
-        let (stores, org, filter) = (&self.resources.stores, self.org(), &self.query.filter);
+        let (stores, org) = (&self.resources.stores, self.org());
+        let (filter, rules) = (&self.query.filter, self.rules.as_slice());
         let heads = stores.passages().heads_of(org, documents).await?;
         let with_passages = documents.iter().zip(heads).filter_map(|(id, head)| Some((id, head?)));
         let reads: Vec<_> = with_passages
             .map(|(id, head)| async move {
                 let document = stores.of::<Document>().get(org, id).await?;
                 let document = document.filter(|document| {
-                    document.text_generation == Some(head.text_generation) && has_tags_and_metadata(document, filter)
+                    document.text_generation == Some(head.text_generation)
+                        && has_tags_and_metadata(document, filter, rules)
                 });
                 let live = |document: Document| LiveDocument { name: document.name, generation: head.generation };
                 Ok::<_, Error>(document.map(|document| (id.clone(), live(document))))

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -392,6 +393,24 @@ async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain()
     .await;
     maintenance.stop(Duration::from_secs(5)).await;
     assert_eq!(test.found("pump").await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_index_that_moves_to_this_process_is_compared_at_once() {
+    let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingested(&document).await;
+    test.knowledge.index.delete_documents(&test.org, &[document]).await.unwrap();
+    // False during the first sweep, for the organization of the index and that of the stores.
+    let calls = AtomicUsize::new(0);
+    let is_responsible = Arc::new(move |_: &OrgId| calls.fetch_add(1, Ordering::Relaxed) > 1);
+    let maintenance = Maintenance::start(test.knowledge.clone(), Duration::from_secs(3_600), is_responsible);
+    let found = || async {
+        maintenance.changed().notify_one();
+        test.found("pump").await.pop()
+    };
+    wait_for("the comparison", Duration::from_secs(20), found).await;
+    maintenance.stop(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]

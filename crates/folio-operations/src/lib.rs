@@ -22,6 +22,7 @@ pub mod audit_log;
 pub mod call_previews;
 mod caller;
 mod candidates;
+pub mod collections;
 pub mod completions;
 mod context;
 pub mod conversations;
@@ -99,6 +100,7 @@ const GROUPS: &[&[Declaration]] = &[
     schemas::DECLARATIONS,
     prompts::DECLARATIONS,
     tags::DECLARATIONS,
+    collections::DECLARATIONS,
     dictionary::DECLARATIONS,
     retrieval::DECLARATIONS,
     links::DECLARATIONS,

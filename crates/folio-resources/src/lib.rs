@@ -13,6 +13,7 @@
 
 mod agent_run;
 pub mod audit;
+mod collection;
 mod decide;
 mod dependent;
 mod dictionary_entry;
@@ -65,6 +66,7 @@ mod word_boxes;
 pub use agent_run::{
     AgentData, AgentRun, AgentStep, DOCUMENT_TYPE_CHARS, DocumentType, ExtractionState, FAILURE_CHARS,
 };
+pub use collection::{COLLECTIONS_MAX, Collection, CollectionChange, CollectionFilter, CollectionId, CollectionRule};
 pub use decide::{DecidingWrite, ListEntry, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide};
 pub use dependent::DependentDeletion;
 pub use dictionary_entry::{
@@ -164,5 +166,6 @@ pub static KINDS: &[Kind] = &[
     Kind::of::<McpServer>(),
     Kind::of::<DictionaryEntry>(),
     Kind::of::<DictionaryQuestion>(),
+    Kind::of::<Collection>(),
     Kind::of::<User>(),
 ];

@@ -9,6 +9,7 @@ use crate::{Condition, ListRow, Plan, Resource, fields};
 
 /// Maximum length of a description, in characters.
 // proto: Tag.description "at most {} characters"
+// proto: Collection.description "at most {} characters"
 pub const DESCRIPTION_CHARS: usize = 2_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +58,7 @@ pub fn check_color(field: &str, color: &str) -> Result<Option<String>> {
     }
 }
 
-/// Validates the description of a tag: at most 2,000 characters, no NUL. Empty: None.
+/// Validates the description of a tag or a collection: at most 2,000 characters, no NUL. Empty: None.
 pub fn check_description(field: &str, description: &str) -> Result<Option<String>> {
     let description = fields::paragraph(field, description, DESCRIPTION_CHARS)?;
     Ok(Some(description).filter(|description| !description.is_empty()))

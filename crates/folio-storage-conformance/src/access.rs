@@ -1,9 +1,10 @@
 //! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`],
-//! [`folio_storage::BudgetStore`], [`folio_storage::VectorCache`], [`folio_storage::LinkStore`], [`folio_storage::PassageStore`],
-//! [`folio_storage::MessageImageStore`] and [`folio_storage::ImageAnnotationStore`].
+//! [`folio_storage::BudgetStore`], [`folio_storage::IndexHolderStore`], [`folio_storage::VectorCache`], [`folio_storage::LinkStore`],
+//! [`folio_storage::PassageStore`], [`folio_storage::MessageImageStore`] and [`folio_storage::ImageAnnotationStore`].
 
 use folio_credit::{Budget, Share};
 use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, User};
+use folio_storage::value::IndexHolder;
 use folio_storage::{ConditionalRow, VectorKey};
 use folio_types::access::Role;
 use folio_types::{
@@ -24,6 +25,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     budgets(context).await?;
     vectors(context).await?;
     links::suite(context).await?;
+    index_holders(context).await?;
     super::passages::check_passages(context).await?;
     check_images(context).await
 }
@@ -278,6 +280,34 @@ async fn budgets(context: &Context) -> Outcome {
         .await?;
     take_back(job).await?;
     same!(store.read(org, &second.root).await?, None, "the budget of a deleted thread after a late settlement");
+    Ok(())
+}
+
+/// The holder of an index is the node that was recorded last, and belongs to one organization.
+async fn index_holders(context: &Context) -> Outcome {
+    let (store, org) = (context.stores.index_holders(), &context.org);
+    let holder =
+        |address: &str, term, is_complete| Some(IndexHolder { address: address.to_owned(), term, is_complete });
+    same!(store.holder(org).await?, None, "the holder of an index that no node has written");
+    check!(!store.complete(org, "a:1", 1).await?, "an index without a holder is complete");
+    for _ in 0..2 {
+        store.claim(org, "a:1").await?;
+        same!(store.holder(org).await?, holder("a:1", 1, false), "the holder after a claim");
+    }
+    same!(store.begin(org, "a:1").await?, 2, "the term of a rebuild");
+    for _ in 0..2 {
+        check!(store.complete(org, "a:1", 2).await?, "a rebuilt index is not complete");
+        store.claim(org, "a:1").await?;
+        same!(store.holder(org).await?, holder("a:1", 2, true), "the holder of a complete index after its claim");
+    }
+    store.claim(org, "b:1").await?;
+    same!(store.holder(org).await?, holder("b:1", 3, false), "the holder after the claim of another node");
+    check!(!store.complete(org, "a:1", 3).await?, "the index of a former holder is complete");
+    same!(store.begin(org, "a:1").await?, 4, "the term of a rebuild by a former holder");
+    store.claim(org, "b:1").await?;
+    store.claim(org, "a:1").await?;
+    check!(!store.complete(org, "a:1", 4).await?, "an index that another node replaced during its rebuild is complete");
+    same!(store.holder(&context.other()).await?, None, "the holder of the index of another organization");
     Ok(())
 }
 

@@ -11,12 +11,12 @@ use folio_history::job::{
 use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
-    AllowedMcpTool, BoundingBox, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, Document,
-    DocumentFilter, Extraction, Heading, Link, LinkCollector, LinkKey, LinkTarget, McpServer, McpServerChange,
-    McpServerFilter, McpToolText, Member, MemberWrite, ModelSettings, ModelSettingsChange, NewDictionaryEntry,
-    NewToken, Organization, OrganizationChange, PageStructure, Proposal, ProposalFilter, Provenance, Provider, Schema,
-    SchemaChange, SealedKey, TextState, TokenChange, TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange,
-    WebhookEndpointFilter, WordBoxes,
+    AllowedMcpTool, BoundingBox, Collection, CollectionChange, CollectionFilter, CollectionRule, DictionaryEntry,
+    DictionaryEntryChange, DictionaryEntryFilter, Document, DocumentFilter, Extraction, Heading, Link, LinkCollector,
+    LinkKey, LinkTarget, McpServer, McpServerChange, McpServerFilter, McpToolText, Member, MemberWrite, ModelSettings,
+    ModelSettingsChange, NewDictionaryEntry, NewToken, Organization, OrganizationChange, PageStructure, Proposal,
+    ProposalFilter, Provenance, Provider, Schema, SchemaChange, SealedKey, TextState, TokenChange, TokenFilter,
+    TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WordBoxes,
 };
 use folio_types::access::Role;
 use folio_types::limits::JOB_PAGE_ITEMS;
@@ -84,6 +84,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let endpoints = context.stores.of::<WebhookEndpoint>().list(org, &WebhookEndpointFilter::default(), &page).await?;
     let servers = context.stores.of::<McpServer>().list(org, &McpServerFilter::default(), &page).await?;
     let entries = context.stores.of::<DictionaryEntry>().list(org, &DictionaryEntryFilter::default(), &page).await?;
+    let collections = context.stores.of::<Collection>().list(org, &CollectionFilter::default(), &page).await?;
     let deliveries = JobFilter { queue: JobQueue::Deliveries, ..JobFilter::default() };
     let (low, high) = (AuditPosition::before(Timestamp::UNIX_EPOCH), AuditPosition::before(Timestamp::MAX));
     let mut counts = vec![
@@ -108,6 +109,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         entries.items.len(),
         context.stores.links().links(org, &id).await?.len(),
         context.stores.links().missing(org, None, 10).await?.len(),
+        collections.items.len(),
         jobs.list(org, &deliveries, &page).await?.items.len(),
         context.stores.passages().heads(org, None, 10).await?.len(),
         context.stores.passages().read(org, &id, 1, &[0]).await?.len(),
@@ -156,6 +158,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     filled_mcp_server(&context, word).await?;
     filled_dictionary(&context, word).await?;
     filled_links(&context, word).await?;
+    filled_collection(&context, word).await?;
     filled_account(&context, &name).await?;
     let user = Some(context.user.clone());
     let entry = AuditEntry::new("request", AuditKind::ChangeApplied, context.now(), user, word);
@@ -274,6 +277,13 @@ async fn filled_mcp_server(context: &Context, word: &str) -> Outcome {
     let tools = Some(BTreeMap::from([(word.to_owned(), AllowedMcpTool::new(true, text))]));
     let allow = McpServerChange::Update { name: None, url: None, token: None, oauth: None, enabled: None, tools };
     done(servers.decide(&id, context.write(Expected::Version(1), allow)?).await?).map(drop)
+}
+
+async fn filled_collection(context: &Context, word: &str) -> Outcome {
+    let rule = CollectionRule { tags: Vec::new(), metadata: [(word.to_owned(), word.to_owned())].into() };
+    let create = CollectionChange::Create { name: word.to_owned(), description: Some(word.to_owned()), rule };
+    let (collections, id) = (context.stores.of::<Collection>(), context.id::<Collection>());
+    done(collections.decide(&id, context.write(Expected::Absent, create)?).await?).map(drop)
 }
 
 async fn filled_dictionary(context: &Context, word: &str) -> Outcome {

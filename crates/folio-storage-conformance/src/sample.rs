@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use folio_resources::{
-    AllowedMcpTool, DictionaryEntry, DictionaryQuestion, Document, DocumentChange, DocumentFilter, DocumentPatch,
-    Extraction, ExtractionChange, ExtractionFilter, Kind, McpServer, McpServerChange, McpServerFilter, McpToolText,
-    ModelDefaults, ModelSettings, ModelSettingsChange, ModelSettingsId, NewPrompt, NewProposal, NewToken, Organization,
-    OrganizationChange, OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal,
-    ProposalChange, ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema,
-    SchemaChange, SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User,
-    UserChange, UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
+    AllowedMcpTool, Collection, CollectionChange, CollectionFilter, CollectionRule, DictionaryEntry,
+    DictionaryQuestion, Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange,
+    ExtractionFilter, Kind, McpServer, McpServerChange, McpServerFilter, McpToolText, ModelDefaults, ModelSettings,
+    ModelSettingsChange, ModelSettingsId, NewPrompt, NewProposal, NewToken, Organization, OrganizationChange,
+    OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange,
+    ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema, SchemaChange,
+    SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User, UserChange,
+    UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;
@@ -138,6 +139,30 @@ impl Sample for Tag {
     }
 }
 
+impl Sample for Collection {
+    fn create(seed: &Seed) -> CollectionChange {
+        let rule = CollectionRule { tags: seed.all(), metadata: seed.metadata("KÖLN-Süd") };
+        CollectionChange::Create { name: seed.name.clone(), description: Some(seed.content.to_string()), rule }
+    }
+
+    fn update(seed: &Seed) -> CollectionChange {
+        CollectionChange::Update {
+            name: Some(seed.name.clone()),
+            description: Some(None),
+            tags: Some(seed.all()),
+            metadata: Some(seed.metadata("KÖLN-Süd")),
+        }
+    }
+
+    fn filters(seed: &Seed) -> Vec<CollectionFilter> {
+        let all = CollectionFilter::default();
+        vec![
+            all.clone(),
+            CollectionFilter { name_search: Some(seed.name.clone()), ..all.clone() },
+            CollectionFilter { name: Some(seed.name.clone()), ..all },
+        ]
+    }
+}
 impl Sample for Schema {
     fn create(seed: &Seed) -> SchemaChange {
         SchemaChange::Create { name: seed.name.clone(), response_format: seed.data(), strict: true }
@@ -404,6 +429,7 @@ pub(crate) const SAMPLES: &[Sampled] = &[
     Sampled::of::<McpServer>(),
     Sampled::of::<DictionaryEntry>(),
     Sampled::of::<DictionaryQuestion>(),
+    Sampled::of::<Collection>(),
     Sampled::of::<Organization>(),
     Sampled::of::<ModelSettings>(),
     Sampled::of::<TokenRecord>(),

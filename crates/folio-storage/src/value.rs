@@ -17,7 +17,7 @@ use folio_resources::{
 use folio_types::message::MessageImage;
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::{
-    Digest, DocumentId, JobId, MessageImageId, OrgId, Result, ThreadId, Timestamp, UnknownFields, UserId,
+    Digest, DocumentId, JobId, MessageImageId, OrgId, Result, ThreadId, Timestamp, UnknownFields, UserId, numbers,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -228,28 +228,6 @@ pub struct CachedVector {
     pub vector: Vec<f32>,
 }
 
-/// Numbers as Base64 of their bytes, little-endian: about half of their decimal notation.
-mod numbers {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::STANDARD_NO_PAD;
-    use serde::de::Error as _;
-    use serde::{Deserialize as _, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(numbers: &[f32], serializer: S) -> Result<S::Ok, S::Error> {
-        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        serializer.serialize_str(&STANDARD_NO_PAD.encode(bytes))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f32>, D::Error> {
-        let bytes = STANDARD_NO_PAD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)?;
-        let (numbers, rest) = bytes.as_chunks::<4>();
-        if !rest.is_empty() {
-            return Err(D::Error::custom("the bytes of numbers are incomplete"));
-        }
-        Ok(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
-    }
-}
-
 /// A slot of the cache of vectors that a vector of a document has used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CachedVectorSlot {
@@ -277,6 +255,17 @@ pub struct MessageImageRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadImage {
     pub image: MessageImageId,
+}
+
+/// The node that has the index of passages of an organization.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexHolder {
+    /// The address of the node, which remains the same when the node restarts.
+    pub address: String,
+    /// Increases with each change of the node, and with each rebuild.
+    pub term: u64,
+    /// True: the index contains every document that was written to it or to the index of a former holder.
+    pub is_complete: bool,
 }
 
 /// The time of the last late record of an hour.
@@ -390,6 +379,7 @@ stored! {
         "missing_link" => MissingLinkRow,
         "followed_link" => FollowedLink,
         "link_follower" => LinkFollower,
+        "index_holder" => IndexHolder,
         "passage" => StoredPassage,
         // The whole value is derived from the text, and a conditional write compares it.
         "passage_head" => PassageHead,

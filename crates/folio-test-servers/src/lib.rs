@@ -1,9 +1,10 @@
-//! Real servers for tests: Redis, a CQL server and an S3 server, which tests start, kill and restart. For tests only.
+//! Real servers for tests: Redis, a CQL server, an S3 server and the engine of Qdrant, which tests start, kill and
+//! restart. For tests only.
 //!
 //! A server has private ports on loopback and a temporary folder, and ends with the process that started it (see
 //! [`process`]). [`redis_url`], [`cql`] and [`s3`] return the server in the environment variable of the test run, or
 //! start a server for this process. Tests that break a server start their own ([`Redis`], [`RedisCluster`],
-//! [`Cassandra`], [`S3`]).
+//! [`Cassandra`], [`S3`], [`Qdrant`]).
 //!
 //! All functions block, so the test runner needs no async runtime.
 
@@ -14,6 +15,7 @@ mod identity;
 mod ports;
 pub mod process;
 mod programs;
+mod qdrant;
 mod redis;
 mod redis_cluster;
 mod run;
@@ -24,6 +26,7 @@ pub use cassandra::{Cassandra, CassandraNode};
 pub use docker::Scylla;
 pub use identity::Identity;
 pub use programs::{MissingProgram, missing_programs};
+pub use qdrant::{QDRANT_PYTHON, Qdrant};
 pub use redis::Redis;
 pub use redis_cluster::RedisCluster;
 pub use run::{CQL, REDIS, S3_SERVER, Servers, cql, redis_url, s3};

@@ -25,7 +25,7 @@ named_enum! {
         Conversations = "conversations",
         /// Documents and their text.
         Documents = "documents",
-        /// Schemas, prompts, tags and the dictionary.
+        /// Schemas, prompts, tags, collections and the dictionary.
         Definitions = "definitions",
         /// Extractions outside of conversations.
         Extractions = "extractions",

@@ -21,6 +21,7 @@ mod liveness;
 pub mod message;
 pub mod models;
 pub mod notation;
+pub mod numbers;
 pub mod op;
 pub mod page;
 pub mod profile;

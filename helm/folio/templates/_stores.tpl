@@ -73,6 +73,17 @@
       name: {{ . }}
       key: {{ $.Values.blobs.s3.secretAccessKeyKey }}
 {{- end }}
+{{- with .Values.qdrant.url }}
+- name: FOLIO_INDEX__QDRANT_URL
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.qdrant.existingSecret }}
+- name: FOLIO_INDEX__QDRANT_API_KEY
+  valueFrom:
+    secretKeyRef:
+      name: {{ . }}
+      key: {{ $.Values.qdrant.apiKeyKey }}
+{{- end }}
 {{- range .Values.modelKeys }}
 - name: {{ .variable }}
   valueFrom:

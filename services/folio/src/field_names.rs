@@ -45,6 +45,7 @@ const NAMES: [(&str, &str); 78] = [
     ("organization.thread_retention_days", "--thread-retention-days"),
     ("organization_id", "--organization"),
     ("parts", "--part"),
+    ("passage_filter.collection_ids", "--collection"),
     ("passage_filter.document_ids", "--document"),
     ("passage_filter.end_time", "--until"),
     ("passage_filter.languages", "--language"),

@@ -2,10 +2,10 @@
 //! under a new incarnation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use folio_cluster::{Describe, Membership, Peers};
+use folio_cluster::{Describe, IndexCalls, Membership, Peers};
 use folio_conversation::{
     Conversations, Dependencies, Failpoints, Options, Owners, SharedTurnStores, SingleProcessOwners, Snapshot,
 };
@@ -100,6 +100,8 @@ struct Inner {
     started_at: Timestamp,
     current: RwLock<RunningIncarnation>,
     draining: AtomicBool,
+    /// The index of passages for other processes. Empty: the node has none.
+    index: OnceLock<Arc<dyn IndexCalls>>,
     token: CancellationToken,
     tracker: TaskTracker,
 }
@@ -136,6 +138,7 @@ impl Node {
             parts,
             current: RwLock::new(current),
             draining: AtomicBool::new(false),
+            index: OnceLock::new(),
             token: CancellationToken::new(),
             tracker: TaskTracker::new(),
         });
@@ -160,6 +163,15 @@ impl Node {
     /// Returns the number of page images that this node renders now.
     pub fn rendered_images(&self) -> usize {
         self.pages().running()
+    }
+
+    /// Serves an index of passages to the other processes of the cluster. A second index has no effect.
+    pub fn serve_index(&self, index: Arc<dyn IndexCalls>) {
+        let _ = self.inner.index.set(index);
+    }
+
+    pub(crate) fn index_calls(&self) -> Option<&Arc<dyn IndexCalls>> {
+        self.inner.index.get()
     }
 
     pub(crate) fn pages(&self) -> &PageRenderer {

@@ -1,16 +1,12 @@
 //! Liveness and placement of nodes for the conversations and the jobs of this node.
 
 use async_trait::async_trait;
-use folio_cluster::placement::{LoadBound, place};
+use folio_cluster::placement::place_regardless_of_load;
 use folio_cluster::{Membership, NodePeer as _, Peers};
 use folio_conversation::Owners;
 use folio_jobs::Placement;
 use folio_types::{Error, Incarnation, JobId, Liveness, OrgId, Reason, Result, ThreadId};
 use tokio::sync::{Mutex, watch};
-
-/// Placement ignores load, because load reports reach each node at a different time. All nodes with the same membership
-/// view agree.
-const IGNORE_LOAD: LoadBound = LoadBound { percent: 100, slack: u64::MAX };
 
 pub(crate) struct ClusterOwners {
     me: Incarnation,
@@ -27,8 +23,7 @@ impl ClusterOwners {
 
     fn is_here(&self, org: &OrgId, id: &str) -> bool {
         let live = self.membership.live().borrow().clone();
-        let up: Vec<_> = live.iter().filter(|member| !member.node.draining).collect();
-        place(org, id, up, IGNORE_LOAD).is_some_and(|member| member.node.incarnation == self.me)
+        place_regardless_of_load(org, id, &live).is_some_and(|member| member.node.incarnation == self.me)
     }
 
     async fn next_loss(&self) {

@@ -10,7 +10,7 @@ use folio_history::event::TurnView;
 use folio_history::peer::{ConversationPeer, EventStream};
 use folio_history::thread::ThreadView;
 use folio_resources::Rendition;
-use folio_types::{DocumentId, OrgId, Principal, Result, ThreadId, TurnId};
+use folio_types::{DocumentId, Error, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 
 use crate::Node;
 
@@ -70,6 +70,13 @@ impl ConversationPeer for Node {
 impl NodePeer for Node {
     async fn is_thread_active(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
         Ok(self.conversations().is_thread_active(org, thread))
+    }
+
+    async fn call_index(&self, org: &OrgId, call: Vec<u8>) -> Result<Vec<u8>> {
+        match self.index_calls() {
+            Some(index) => index.call(org, call).await,
+            None => Err(Error::unavailable(Reason::StoreUnavailable, "the node has no index of passages")),
+        }
     }
 
     async fn status(&self) -> Result<NodeStatus> {

@@ -63,6 +63,7 @@ class AsyncClient:
         channel = cast(grpc.aio.Channel, self._channel)
         self.accounts = v1.AccountServiceStub(channel)
         self.audits = v1.AuditServiceStub(channel)
+        self.collections = v1.CollectionServiceStub(channel)
         self.completions = v1.CompletionServiceStub(channel)
         self.conversations = v1.ConversationServiceStub(channel)
         self.credits = v1.CreditServiceStub(channel)

@@ -61,6 +61,7 @@ class Client:
         self._channel, self._retry = channel, retry
         self.accounts = v1.AccountServiceStub(channel)
         self.audits = v1.AuditServiceStub(channel)
+        self.collections = v1.CollectionServiceStub(channel)
         self.completions = v1.CompletionServiceStub(channel)
         self.conversations = v1.ConversationServiceStub(channel)
         self.credits = v1.CreditServiceStub(channel)

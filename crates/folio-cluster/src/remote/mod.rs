@@ -275,6 +275,11 @@ impl NodePeer for RemotePeer {
         Ok(self.unary(None, self.inner.call_timeout, request, rpc!(node.get_thread_activity)).await?.is_active)
     }
 
+    async fn call_index(&self, org: &OrgId, call: Vec<u8>) -> Result<Vec<u8>> {
+        let request = cluster::CallIndexRequest { org_id: org.to_string(), call };
+        Ok(self.unary(None, self.inner.call_timeout, request, rpc!(node.call_index)).await?.result)
+    }
+
     async fn status(&self) -> Result<NodeStatus> {
         let answer =
             self.unary(None, self.inner.call_timeout, cluster::GetStatusRequest {}, rpc!(node.get_status)).await?;

@@ -45,6 +45,7 @@ async fn every_call_carries_its_principal_and_its_trace() {
                 peer.render(&who, &document, rendition).await.unwrap();
             }
             assert!(peer.is_thread_active(&who.org, &thread).await.unwrap());
+            assert_eq!(peer.call_index(&who.org, vec![1, 2]).await.unwrap(), [7, 7, 7]);
             let status = peer.status().await.unwrap();
             assert_eq!((status.incarnation, status.draining), (node.scripted.incarnation.clone(), true));
             assert_eq!((status.conversations, status.busy_conversations), (7, 3));
@@ -68,12 +69,13 @@ async fn every_call_carries_its_principal_and_its_trace() {
         ("render", format!("{document} {:?}", renditions[1])),
         ("render", format!("{document} {:?}", renditions[2])),
         ("is_thread_active", format!("{} {thread}", who.org)),
+        ("call_index", format!("{} [1, 2]", who.org)),
         ("status", String::new()),
     ];
     assert_eq!(subject, expected);
     for call in calls {
         assert_eq!(call.context, CallContext { hops: 1, trace: Some(trace()) }, "{}", call.rpc);
-        let for_the_cluster = ["is_thread_active", "status"].contains(&call.rpc);
+        let for_the_cluster = ["is_thread_active", "call_index", "status"].contains(&call.rpc);
         assert_eq!(call.principal, (!for_the_cluster).then(principal), "{}", call.rpc);
     }
 }

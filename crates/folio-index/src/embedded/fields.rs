@@ -7,7 +7,7 @@ use tantivy::tokenizer::{PreTokenizedString, Token};
 use tantivy::{IndexSettings, Term};
 
 use crate::analysis;
-use crate::passage::{Embedding, IndexedDocument, Passage};
+use crate::passage::{Embedding, IndexedDocument, Passage, metadata_text};
 
 /// Names of the fields that are read by name.
 pub(super) const DOCUMENT: &str = "document";
@@ -95,11 +95,6 @@ impl Fields {
     }
 }
 
-/// Returns the term of a metadata entry. The length of the key makes the term unique.
-fn metadata_text(key: &str, value: &str) -> String {
-    format!("{}:{key}{value}", key.len())
-}
-
 fn tokens(terms: Vec<String>) -> PreTokenizedString {
     let token = |(position, text)| Token { offset_from: 0, offset_to: 0, position, text, position_length: 1 };
     PreTokenizedString { text: String::new(), tokens: terms.into_iter().enumerate().map(token).collect() }
@@ -132,10 +127,5 @@ mod tests {
         assert_eq!(decode(&bytes, "a/b"), Some([0.0f32.to_le_bytes(), 1.0f32.to_le_bytes()].concat().as_slice()));
         assert_eq!(decode(&bytes, "a"), None);
         assert_eq!(decode(&[9, 1], "a"), None);
-    }
-
-    #[test]
-    fn metadata_terms_are_unique() {
-        assert_ne!(metadata_text("a", "bc"), metadata_text("ab", "c"));
     }
 }

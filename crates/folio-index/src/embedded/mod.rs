@@ -33,13 +33,12 @@ pub use self::options::EmbeddedOptions;
 use self::failure::Failure;
 use self::tenant::Tenant;
 use self::vectors::VectorCache;
+use crate::adapter::LISTED_MAX;
 use crate::answer::{Answer, IndexState, ListedDocument, Statistics, Written};
 use crate::passage::{DOCUMENTS_MAX, IndexedDocument, at_most, validate_upsert};
 use crate::port::PassageIndex;
 use crate::search::Search;
 
-/// Maximum documents of a listing.
-const LISTED_MAX: usize = 10_000;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Everything that the operations share.
@@ -286,7 +285,7 @@ impl PassageIndex for EmbeddedIndex {
         let answer = self.run(&self.searches, org, move |shared, tenant| {
             query::search(tenant, &shared.vectors, shared.options.quantize_above, &search)
         });
-        Ok(answer.await?.unwrap_or_else(query::unusable))
+        Ok(answer.await?.unwrap_or_else(Answer::unusable))
     }
 
     async fn documents(&self, org: &OrgId, after: Option<&DocumentId>, limit: usize) -> Result<Vec<ListedDocument>> {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::str::FromStr as _;
 
-use folio_types::DocumentId;
+use folio_types::{DocumentId, TagId};
 use tantivy::collector::TopDocs;
 use tantivy::columnar::{Column, StrColumn};
 use tantivy::query::{
-    BooleanQuery, BoostQuery, ConstScoreQuery, DisjunctionMaxQuery, EnableScoring, Occur, Query, RangeQuery, TermQuery,
-    TermSetQuery,
+    AllQuery, BooleanQuery, BoostQuery, ConstScoreQuery, DisjunctionMaxQuery, EnableScoring, Occur, Query, RangeQuery,
+    TermQuery, TermSetQuery,
 };
 use tantivy::schema::{Field, IndexRecordOption};
 use tantivy::{DocAddress, DocSet as _, Searcher, SegmentReader, TERMINATED, Term};
@@ -18,25 +18,11 @@ use super::failure::Failure;
 use super::fields::{DOCUMENT, Fields, GENERATION, NUMBER};
 use super::tenant::{Reader, Tenant};
 use super::vectors::{Needle, VectorCache};
+use crate::adapter::{CONTEXT_WEIGHT, LANGUAGES_MAX};
 use crate::analysis;
-use crate::answer::{Answer, Gap, Hit, IndexState, ListedDocument, PartUse};
-use crate::fusion::{CANDIDATES_MIN, Ranked, fuse};
-use crate::search::{Filter, Search};
-
-/// Weight of a word in the context of a passage, relative to its text.
-const CONTEXT_WEIGHT: f32 = 0.4;
-/// Maximum languages of an index whose stems a search looks for.
-const LANGUAGES_MAX: usize = 32;
-
-/// The identity of a candidate, in the order of ties.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    document: DocumentId,
-    number: u32,
-    generation: u64,
-}
-
-type Ranking = Vec<(Key, f32)>;
+use crate::answer::{Answer, Gap, IndexState, ListedDocument, PartUse};
+use crate::fusion::{CANDIDATES_MIN, PassageKey, Ranking, join, skipped, sort};
+use crate::search::{DocumentRule, Filter, Search};
 
 /// Returns the best passages of a usable index.
 pub(super) fn search(
@@ -50,31 +36,11 @@ pub(super) fn search(
     let limit = search.limit.max(CANDIDATES_MIN);
     let candidates = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut keys = Keys::new(&searcher);
-    let (lexical, mut lexical_use) = lexical(&searcher, &reader.fields, search, candidates, &mut keys)?;
+    let lexical = lexical(&searcher, &reader.fields, search, candidates, &mut keys)?;
     let is_quantized = searcher.num_docs() > quantize_above;
     let scan = Scan { tenant, vectors, searcher: &searcher, reader: &reader, is_quantized };
-    let (dense, mut dense_use) = scan.dense(search, candidates, &mut keys)?;
-    if state != IndexState::Ready {
-        lexical_use.gaps.push(Gap::State(state));
-        dense_use.gaps.push(Gap::State(state));
-    }
-    let limit = usize::try_from(search.limit).unwrap_or(usize::MAX);
-    let hit = |Ranked { key, score, lexical, dense }| {
-        let Key { document, number, generation } = key;
-        Hit { document, generation, number, score, lexical, dense }
-    };
-    let hits = fuse(&lexical, &dense, limit).into_iter().map(hit).collect();
-    Ok(Answer { hits, lexical: lexical_use, dense: dense_use })
-}
-
-/// Returns the answer of an index that cannot be used.
-pub(super) fn unusable(state: IndexState) -> Answer {
-    let part = PartUse { is_used: false, gaps: vec![Gap::State(state)] };
-    Answer { hits: Vec::new(), lexical: part.clone(), dense: part }
-}
-
-fn skipped(gap: Gap) -> (Ranking, PartUse) {
-    (Vec::new(), PartUse { is_used: false, gaps: vec![gap] })
+    let dense = scan.dense(search, candidates, &mut keys)?;
+    Ok(join(state, lexical, dense, search.limit))
 }
 
 fn term_query(field: Field, text: &str, record: IndexRecordOption) -> Box<dyn Query> {
@@ -85,17 +51,31 @@ fn any_of<'a>(field: Field, values: impl Iterator<Item = &'a str>) -> Box<dyn Qu
     Box::new(TermSetQuery::new(values.map(|value| Term::from_field_text(field, value))))
 }
 
+/// Returns the queries for all of these tags and metadata values.
+fn rule_queries(fields: &Fields, tags: &[TagId], metadata: &[(String, String)]) -> Vec<Box<dyn Query>> {
+    let tags = tags.iter().map(|tag| term_query(fields.tag, tag.as_str(), IndexRecordOption::Basic));
+    let metadata = metadata.iter().map(|(key, value)| -> Box<dyn Query> {
+        Box::new(TermQuery::new(fields.metadata_term(key, value), IndexRecordOption::Basic))
+    });
+    tags.chain(metadata).collect()
+}
+
 /// Returns the query of a filter. None: every passage matches.
 fn filter_query(fields: &Fields, filter: &Filter) -> Option<Box<dyn Query>> {
-    let Filter { documents, tags, metadata, from, before, languages } = filter;
+    let Filter { documents, tags, metadata, from, before, languages, collections } = filter;
     let mut conditions: Vec<Box<dyn Query>> = Vec::new();
     if let Some(documents) = documents {
         conditions.push(any_of(fields.document, documents.iter().map(DocumentId::as_str)));
     }
-    conditions.extend(tags.iter().map(|tag| term_query(fields.tag, tag.as_str(), IndexRecordOption::Basic)));
-    conditions.extend(metadata.iter().map(|(key, value)| -> Box<dyn Query> {
-        Box::new(TermQuery::new(fields.metadata_term(key, value), IndexRecordOption::Basic))
-    }));
+    conditions.extend(rule_queries(fields, tags, metadata));
+    if !collections.is_empty() {
+        let rule = |rule: &DocumentRule| -> Box<dyn Query> {
+            let queries = rule_queries(fields, &rule.tags, &rule.metadata);
+            // An intersection without queries would match nothing.
+            if queries.is_empty() { Box::new(AllQuery) } else { Box::new(BooleanQuery::intersection(queries)) }
+        };
+        conditions.push(Box::new(BooleanQuery::union(collections.iter().map(rule).collect())));
+    }
     if !languages.is_empty() {
         conditions.push(any_of(fields.language, languages.iter().map(String::as_str)));
     }
@@ -265,12 +245,12 @@ impl Columns {
         Ok(Self { document, number: columns.u64(NUMBER)?, generation: columns.u64(GENERATION)? })
     }
 
-    fn key(&self, entry: u32) -> Option<Key> {
+    fn key(&self, entry: u32) -> Option<PassageKey> {
         let mut document = String::new();
         let is_found = self.document.ord_to_str(self.document.ords().first(entry)?, &mut document).ok()?;
         let number = u32::try_from(self.number.first(entry)?).ok()?;
         let generation = self.generation.first(entry)?;
-        is_found.then(|| DocumentId::from_str(&document).ok()).flatten().map(|document| Key {
+        is_found.then(|| DocumentId::from_str(&document).ok()).flatten().map(|document| PassageKey {
             document,
             number,
             generation,
@@ -289,16 +269,15 @@ impl<'a> Keys<'a> {
         Self { searcher, columns: HashMap::new() }
     }
 
-    /// Returns the identities of candidates. Equal scores are in the order of the identities, because the order of the
-    /// entries changes with merges.
+    /// Returns the identities of candidates.
     fn ranking(&mut self, candidates: Vec<(f32, DocAddress)>) -> Result<Ranking, Failure> {
         let ranking = candidates.into_iter().map(|(score, address)| Ok((self.key(address)?, score)));
         let mut ranking = ranking.collect::<Result<Ranking, Failure>>()?;
-        ranking.sort_by(|left, right| right.1.total_cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
+        sort(&mut ranking);
         Ok(ranking)
     }
 
-    fn key(&mut self, address: DocAddress) -> Result<Key, Failure> {
+    fn key(&mut self, address: DocAddress) -> Result<PassageKey, Failure> {
         use std::collections::hash_map::Entry;
         let columns = match self.columns.entry(address.segment_ord) {
             Entry::Occupied(entry) => entry.into_mut(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use folio_index::Hit;
 use folio_llm::RankedDocument;
-use folio_resources::Document;
+use folio_resources::{CollectionRule, Document};
 use folio_tools::retrieval::PassageFilter;
 use folio_types::DocumentId;
 
@@ -21,9 +21,11 @@ pub(super) struct LiveDocument {
     pub(super) generation: u64,
 }
 
-/// Returns true if a document has the tags and the metadata of a filter. They may have changed since it was indexed.
-pub(super) fn has_tags_and_metadata(document: &Document, filter: &PassageFilter) -> bool {
-    filter.tag_ids.iter().all(|tag| document.tags.contains(tag))
+/// Returns true if a document has the tags and the metadata of a filter, and is a member of a collection with one of the
+/// rules. They may have changed since it was indexed. No rules: every document is a member.
+pub(super) fn has_tags_and_metadata(document: &Document, filter: &PassageFilter, rules: &[CollectionRule]) -> bool {
+    (rules.is_empty() || rules.iter().any(|rule| rule.is_member(document)))
+        && filter.tag_ids.iter().all(|tag| document.tags.contains(tag))
         && filter.metadata.iter().all(|(key, value)| document.metadata.get(key) == Some(value))
 }
 

@@ -1,18 +1,28 @@
 //! Translations between a search and the index. Pure.
 
-use folio_index::{Filter, Gap, IndexState, PartUse};
+use std::collections::BTreeMap;
+
+use folio_index::{DocumentRule, Filter, Gap, IndexState, PartUse};
+use folio_resources::CollectionRule;
 use folio_tools::retrieval::{PassageFilter, SearchGap, SearchPart};
 
-/// Returns the filter of the index.
-pub(super) fn filter(filter: &PassageFilter) -> Filter {
-    let PassageFilter { document_ids, tag_ids, metadata, start_time, end_time, languages } = filter;
+/// Returns pairs of metadata.
+fn pairs(metadata: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Returns the filter of the index. `rules`: those of the collections of the filter.
+pub(super) fn filter(filter: &PassageFilter, rules: &[CollectionRule]) -> Filter {
+    let PassageFilter { document_ids, tag_ids, metadata, start_time, end_time, languages, collection_ids: _ } = filter;
+    let rule = |rule: &CollectionRule| DocumentRule { tags: rule.tags.clone(), metadata: pairs(&rule.metadata) };
     Filter {
         documents: Some(document_ids.clone()).filter(|documents| !documents.is_empty()),
         tags: tag_ids.clone(),
-        metadata: metadata.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+        metadata: pairs(metadata),
         from: *start_time,
         before: *end_time,
         languages: languages.clone(),
+        collections: rules.iter().map(rule).collect(),
     }
 }
 
@@ -75,14 +85,17 @@ mod tests {
 
     #[test]
     fn an_empty_list_of_documents_selects_all() {
-        assert_eq!(filter(&PassageFilter::default()), Filter::default());
+        assert_eq!(filter(&PassageFilter::default(), &[]), Filter::default());
         let document = DocumentId::derive(&["a"]);
         let some = PassageFilter {
             document_ids: vec![document.clone()],
             start_time: Some(Timestamp::UNIX_EPOCH),
             ..PassageFilter::default()
         };
-        let found = filter(&some);
+        let rule = CollectionRule { tags: vec![], metadata: [("k".to_owned(), "v".to_owned())].into() };
+        let found = filter(&some, &[rule]);
+        let expected = DocumentRule { tags: vec![], metadata: vec![("k".to_owned(), "v".to_owned())] };
+        assert_eq!(found.collections, [expected]);
         assert_eq!(
             (found.documents, found.from, found.before),
             (Some(vec![document]), Some(Timestamp::UNIX_EPOCH), None)

@@ -1,10 +1,10 @@
 //! Conversions of stored resources.
 
 use folio_resources::{
-    BoundingBox, CheckOutcome, CheckResult, Citation, CitationKind, Conflict, DictionaryEntry, Document, DocumentPart,
-    Extraction, ExtractionState, FieldChange, FieldChangeKind, FieldDecision, FieldReview, ImageFormat, OriginalText,
-    Prompt, PromptRevision, Provenance, RefusedPart, ReviewRule, Schema, SchemaRevision, Tag, TextState, UsedExample,
-    partly_searchable_keys,
+    BoundingBox, CheckOutcome, CheckResult, Citation, CitationKind, Collection, CollectionRule, Conflict,
+    DictionaryEntry, Document, DocumentPart, Extraction, ExtractionState, FieldChange, FieldChangeKind, FieldDecision,
+    FieldReview, ImageFormat, OriginalText, Prompt, PromptRevision, Provenance, RefusedPart, ReviewRule, Schema,
+    SchemaRevision, Tag, TextState, UsedExample, partly_searchable_keys,
 };
 use folio_types::{Coverage, Error, Etag, Result, Temperature};
 
@@ -206,6 +206,23 @@ impl From<&Tag> for v1::Tag {
             create_time: Some(time::to_proto(tag.created_at)),
             update_time: Some(time::to_proto(tag.updated_at)),
             etag: Etag::new(tag.version).to_string(),
+        }
+    }
+}
+
+impl From<&Collection> for v1::Collection {
+    fn from(collection: &Collection) -> Self {
+        let CollectionRule { tags, metadata } = collection.rule.clone();
+        Self {
+            collection_id: collection.id.to_string(),
+            name: collection.name.clone(),
+            description: collection.description.clone().unwrap_or_default(),
+            tag_ids: tags.iter().map(ToString::to_string).collect(),
+            metadata,
+            created_by: collection.created_by.to_string(),
+            create_time: Some(time::to_proto(collection.created_at)),
+            update_time: Some(time::to_proto(collection.updated_at)),
+            etag: Etag::new(collection.version).to_string(),
         }
     }
 }

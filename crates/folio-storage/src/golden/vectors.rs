@@ -1,4 +1,4 @@
-//! Golden samples of cached vectors.
+//! Golden samples of cached vectors, and of the holder of an index.
 
 use super::*;
 
@@ -11,5 +11,6 @@ pub(super) fn vectors() -> Vec<Sample> {
         sample("passage", vector(Some(document_id()), vec![0.6, -0.8])),
         sample("query", vector(None, vec![1.0])),
         sample("plain", CachedVectorSlot { slot: 258 }),
+        sample("plain", IndexHolder { address: "node-1:7000".to_owned(), term: 3, is_complete: true }),
     ]
 }

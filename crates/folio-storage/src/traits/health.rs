@@ -41,7 +41,7 @@ pub async fn clock_offset(environment: &dyn Environment, read: impl Future<Outpu
 /// Counters of the calls to a store's server, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallCounters {
-    /// `cql` or `redis`.
+    /// `cql`, `redis` or `qdrant`.
     pub server: &'static str,
     /// Calls that were sent, by kind. A batch is one call; the driver's retries are not counted.
     pub calls: Vec<(&'static str, u64)>,

@@ -11,10 +11,12 @@ mod audit;
 mod blobs;
 mod budgets;
 mod chunk_sets;
+mod collections;
 mod credit;
 mod erasure;
 mod health;
 mod image_annotations;
+mod index_holders;
 mod job_pages;
 mod job_records;
 mod links;
@@ -45,6 +47,7 @@ pub use credit::CreditStore;
 pub use erasure::{ErasureStore, is_owned_by};
 pub use health::{CallCounters, StoreHealth, clock_offset};
 pub use image_annotations::ImageAnnotationStore;
+pub use index_holders::IndexHolderStore;
 pub use job_pages::JobPageStore;
 pub use job_records::{JOB_HINTS, JobRecordStore, create_job, encode_outcome, hint_job, hinted_job, hinted_queue};
 pub use links::{LinkMatch, LinkStore, MATCHES_MAX};
@@ -80,10 +83,10 @@ pub struct Stores {
     /// [`Stores::of`] returns the typed store of one kind.
     pub resources: Arc<dyn ResourceExecutor>,
     /// [`Stores::access`] returns the typed store of members and uses of tokens, [`Stores::accounts`] that of sessions,
-    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::links`] that of links,
-    /// [`Stores::passages`] that of passages, [`Stores::vector_cache`] that of cached vectors, [`Stores::summaries`] that of
-    /// summaries, [`Stores::chunk_sets`] that of generated chunks, [`Stores::message_images`] that of images of messages, and
-    /// [`Stores::image_annotations`] that of descriptions of images.
+    /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::index_holders`] that of
+    /// holders of indexes, [`Stores::links`] that of links, [`Stores::passages`] that of passages, [`Stores::vector_cache`] that of
+    /// cached vectors, [`Stores::summaries`] that of summaries, [`Stores::chunk_sets`] that of generated chunks,
+    /// [`Stores::message_images`] that of images of messages, and [`Stores::image_annotations`] that of descriptions of images.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -117,6 +120,10 @@ impl Stores {
 
     pub fn links(&self) -> LinkStore {
         LinkStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn index_holders(&self) -> IndexHolderStore {
+        IndexHolderStore::new(Arc::clone(&self.rows))
     }
 
     pub fn passages(&self) -> PassageStore {

@@ -11,8 +11,9 @@ pub use embed::{
     embed_metered,
 };
 pub use passages::{
-    FILTER_DOCUMENTS_MAX, FILTER_LANGUAGES_MAX, FoundPassage, FoundPassages, Highlight, NoRetriever, PASSAGES_DEFAULT,
-    PASSAGES_MAX, PassageArea, PassageFilter, PassageQuery, PassageRank, QUERY_CHARS, Retriever, SearchGap, SearchPart,
+    FILTER_COLLECTIONS_MAX, FILTER_DOCUMENTS_MAX, FILTER_LANGUAGES_MAX, FoundPassage, FoundPassages, Highlight,
+    NoRetriever, PASSAGES_DEFAULT, PASSAGES_MAX, PassageArea, PassageFilter, PassageQuery, PassageRank, QUERY_CHARS,
+    Retriever, SearchGap, SearchPart,
 };
 pub use rerank::{RERANK_BYTES_MAX, RERANK_OPERATION, RerankCall, Reranked, rerank, rerank_metered};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use async_trait::async_trait;
-use folio_resources::fields;
+use folio_resources::{CollectionId, fields};
 use folio_types::message::Usage;
 use folio_types::{DocumentId, Error, Principal, Reason, Result, TagId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,9 @@ pub const FILTER_DOCUMENTS_MAX: usize = 1_000;
 /// Maximum languages of a filter.
 // proto: PassageFilter.languages "at most {} languages"
 pub const FILTER_LANGUAGES_MAX: usize = 20;
+/// Maximum collections of a filter.
+// proto: PassageFilter.collection_ids "at most {} collections"
+pub const FILTER_COLLECTIONS_MAX: usize = 20;
 /// Minimum and maximum length of the code of a language, in bytes.
 const LANGUAGE_BYTES: std::ops::RangeInclusive<usize> = 2..=16;
 
@@ -45,6 +48,9 @@ pub struct PassageFilter {
     pub end_time: Option<Timestamp>,
     /// Passages in any of these languages. Empty: in all languages.
     pub languages: Vec<String>,
+    /// Passages of the members of any of these collections. Empty: of all documents.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub collection_ids: Vec<CollectionId>,
 }
 
 /// A search for passages.
@@ -83,10 +89,14 @@ impl PassageQuery {
 
 impl PassageFilter {
     fn check(&self) -> Result<()> {
-        let Self { document_ids, tag_ids, metadata, start_time, end_time, languages } = self;
+        let Self { document_ids, tag_ids, metadata, start_time, end_time, languages, collection_ids } = self;
         if document_ids.len() > FILTER_DOCUMENTS_MAX {
             let problem = format!("has {} documents; the maximum is {FILTER_DOCUMENTS_MAX}", document_ids.len());
             return Err(Error::invalid_field("passage_filter.document_ids", problem).with_reason(Reason::TooLarge));
+        }
+        if collection_ids.len() > FILTER_COLLECTIONS_MAX {
+            let problem = format!("has {} collections; the maximum is {FILTER_COLLECTIONS_MAX}", collection_ids.len());
+            return Err(Error::invalid_field("passage_filter.collection_ids", problem));
         }
         fields::check_tags("passage_filter.tag_ids", tag_ids)?;
         fields::check_metadata("passage_filter.metadata", metadata)?;
@@ -355,6 +365,13 @@ mod tests {
                     ..PassageFilter::default()
                 }),
                 "passage_filter.document_ids",
+            ),
+            (
+                filtered(PassageFilter {
+                    collection_ids: vec![CollectionId::derive(&["a"]); FILTER_COLLECTIONS_MAX + 1],
+                    ..PassageFilter::default()
+                }),
+                "passage_filter.collection_ids",
             ),
             (
                 filtered(PassageFilter {

@@ -17,7 +17,7 @@ pub(crate) struct Cluster {
     pub(super) options: Options,
     environment: Arc<dyn Environment>,
     pub(super) membership: Membership,
-    peers: Peers,
+    pub(super) peers: Peers,
     events: Arc<dyn TurnEventStore>,
     /// The task that reloads the certificates. Dropping it stops the task.
     _reload: JoinSet<()>,
@@ -55,7 +55,7 @@ impl Cluster {
     }
 
     /// Returns the address at which other processes reach a node that listens on `listen_address`.
-    fn address(&self, listen_address: SocketAddr) -> String {
+    pub(super) fn address(&self, listen_address: SocketAddr) -> String {
         match self.options.advertise.as_str() {
             "" => listen_address.to_string(),
             advertised => advertised.to_owned(),

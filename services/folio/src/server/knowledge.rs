@@ -1,10 +1,10 @@
-//! The passages of documents and the index of a node.
+//! The passages of documents and the index of a process.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use folio_index::EmbeddedIndex;
 use folio_jobs::JobHints;
 use folio_knowledge::{Knowledge, Tokenizers};
 use folio_tools::ToolResources;
@@ -16,29 +16,38 @@ use tempfile::TempDir;
 use tokio_util::task::TaskTracker;
 
 use super::SharedComponents;
+use super::cluster::Cluster;
+use super::passage_index::{self, OpenIndex};
 use crate::settings::Settings;
 
 /// Name of the folder of the index in the data folder.
 const FOLDER: &str = "index";
 
-/// The handle of this process, with the folder of its index.
+/// The handle of this process, with its index.
 pub(crate) struct OpenKnowledge {
     pub(crate) knowledge: Knowledge,
+    pub(crate) index: OpenIndex,
     /// None: the index remains after the end of the process.
     _temporary: Option<TempDir>,
 }
 
 /// Opens the index of this process. In a cluster without the setting `index.folder`, the folder is temporary: the index is built
-/// from the stores after each start.
-pub(crate) fn open(
+/// from the stores after each start. `cluster`: the cluster, if the process is a part of one, and the address at which its node
+/// listens, if it is a node. `images`: the images of documents, if the process reads them.
+pub(crate) async fn open(
     settings: &Settings,
     base: &SharedComponents,
     hints: &JobHints,
+    cluster: Option<(&Cluster, Option<SocketAddr>)>,
     images: Arc<dyn ImageSource>,
 ) -> Result<OpenKnowledge> {
-    let (folder, temporary) = folder(settings)?;
-    let index =
-        EmbeddedIndex::open(folder, settings.index.embedded()).context("the index of passages cannot be opened")?;
+    let mut temporary = None;
+    let index = passage_index::open(settings, base, cluster, || {
+        let (folder, created) = folder(settings)?;
+        temporary = created;
+        Ok(folder)
+    });
+    let index = index.await.context("the index of passages cannot be opened")?;
     let resources = ToolResources {
         stores: base.stores.clone(),
         models: base.models.clone(),
@@ -56,8 +65,8 @@ pub(crate) fn open(
         tasks: TaskTracker::new(),
     };
     let tokenizers = Tokenizers::read(&settings.index.tokenizers)?;
-    let knowledge = Knowledge::new(resources, Arc::new(index)).with_sizes(settings.index.chunks(), tokenizers);
-    Ok(OpenKnowledge { knowledge, _temporary: temporary })
+    let knowledge = Knowledge::new(resources, Arc::clone(&index.index)).with_sizes(settings.index.chunks(), tokenizers);
+    Ok(OpenKnowledge { knowledge, index, _temporary: temporary })
 }
 
 fn folder(settings: &Settings) -> Result<(PathBuf, Option<TempDir>)> {

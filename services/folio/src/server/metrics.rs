@@ -8,6 +8,7 @@ use folio_breaker::BreakerState;
 use folio_cluster::Membership;
 use folio_documents::{ActiveUploads, IngestHandle};
 use folio_gateway::Counters;
+use folio_index_qdrant::QdrantIndex;
 use folio_jobs::{EndedJobs, JobsSnapshot, QueueLoad};
 use folio_llm::EndpointStatus;
 use folio_node::Node;
@@ -31,6 +32,8 @@ pub(crate) struct MetricSources {
     pub(crate) gateway: Option<GatewaySources>,
     /// The durable and the shared stores.
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],
+    /// None: the index of passages is not on a Qdrant server.
+    pub(crate) qdrant: Option<Arc<QdrantIndex>>,
     pub(crate) models: Arc<Providers>,
     pub(crate) credit: folio_metering::Counters,
     pub(crate) webhooks: folio_webhooks::Counters,
@@ -144,7 +147,9 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
     add_credit(&mut page, &sources.credit);
     add_webhooks(&mut page, &sources.webhooks);
     add_models(&mut page, sources.models.endpoints());
-    let servers: Vec<CallCounters> = sources.stores.iter().filter_map(|store| store.call_counters()).collect();
+    let stores = sources.stores.iter().filter_map(|store| store.call_counters());
+    let qdrant = sources.qdrant.iter().map(|index| index.call_counters());
+    let servers: Vec<CallCounters> = stores.chain(qdrant).collect();
     add_stores(&mut page, &servers);
     page.0.extend(sources.span_metrics.iter().flat_map(|span_metrics| span_metrics.families()));
     page.0
@@ -221,7 +226,7 @@ fn add_models(page: &mut MetricsBuilder, endpoints: Vec<EndpointStatus>) {
 
 fn add_stores(page: &mut MetricsBuilder, servers: &[CallCounters]) {
     use Kind::{Counter, Gauge};
-    let help = "Calls that were sent to a server of the stores, by kind.";
+    let help = "Calls that were sent to a server of the stores, or of the index of passages, by kind.";
     let calls = servers.iter().flat_map(|server| server.calls.iter().map(|call| (server.server, call)));
     let family = Family::new("store_calls_total", Counter, help);
     page.0.push(calls.fold(family, |family, (server, (kind, count))| {
@@ -230,11 +235,11 @@ fn add_stores(page: &mut MetricsBuilder, servers: &[CallCounters]) {
     let mut add = |name, kind, help, value: fn(&CallCounters) -> u64| {
         page.per_label((name, kind, help), servers, "server", |server| server.server.to_owned(), value);
     };
-    let help = "Calls that a server of the stores did not serve: it was unreachable, or did not answer in time.";
+    let help = "Calls that a server did not serve: it was unreachable, or did not answer in time.";
     add("store_calls_failed_total", Counter, help, |server| server.failed);
     let help = "Calls that were not sent, because the circuit breaker was open or too many calls were in flight.";
     add("store_calls_refused_total", Counter, help, |server| server.rejected);
-    let help = "1: the circuit breaker of Redis is open or half-open, or no CQL server is connected.";
+    let help = "1: the circuit breaker of Redis or Qdrant is open or half-open, or no CQL server is connected.";
     add("store_circuit_open", Gauge, help, |server| server.is_open.into());
 }
 

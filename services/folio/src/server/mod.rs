@@ -10,6 +10,7 @@ mod listeners;
 mod metrics;
 pub(crate) mod models;
 mod node;
+mod passage_index;
 mod purchases;
 mod renewal;
 mod server_task;
@@ -35,6 +36,7 @@ use folio_providers::{Providers, Vault};
 use folio_quotas::{QuotaCache, Slots};
 use folio_storage::{SharedStores, Stores};
 use folio_storage_embedded::EmbeddedStore;
+use folio_tools::images::NoImages;
 use folio_types::Environment;
 use futures::future::OptionFuture;
 use llm_sim::LlmSim;
@@ -48,6 +50,7 @@ use cluster::Cluster;
 use first_start::ensure_first_token;
 use health::Health;
 use http_port::HttpPort;
+use knowledge::OpenKnowledge;
 use listeners::Listeners;
 use metrics::{GatewaySources, MetricSources, metrics};
 use node::RunningNode;
@@ -96,6 +99,8 @@ struct Parts {
     _clock: JoinSet<()>,
     gateway: Option<ServerTask>,
     node: Option<RunningNode>,
+    /// The index of a gateway without a node.
+    _gateway_knowledge: Option<OpenKnowledge>,
     credit: CreditMeter,
     renewal: Renewal,
     cluster: Option<Cluster>,
@@ -176,6 +181,7 @@ pub(crate) async fn start(
     let uploader = uploader.with_quotas(base.quotas.clone());
     let hints = JobHints::new(Arc::clone(&base.shared.jobs));
     let jobs = JobControl::new(&base.stores, hints.clone(), Arc::clone(&base.environment), settings.jobs);
+    let gateway_hints = hints.clone();
     let (mut node, mut clean_up) = (None, CleanupHandle::default());
     let local_ingest = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {
@@ -191,6 +197,15 @@ pub(crate) async fn start(
         (node, clean_up) = (Some(running), handle);
     }
     let node_address = node.as_ref().and_then(RunningNode::address);
+    // A gateway searches in the indexes of the nodes, or on the Qdrant server.
+    let gateway_knowledge = match (&node, &cluster) {
+        (None, Some(cluster)) => {
+            let member = Some((cluster, None));
+            Some(knowledge::open(&settings, &base, &gateway_hints, member, Arc::new(NoImages)).await?)
+        }
+        _ => None,
+    };
+    let knowledge = node.as_ref().map(RunningNode::open_knowledge).or(gateway_knowledge.as_ref());
     let (counters, exports) = (Counters::default(), RunningExports::default());
     let sources = Arc::new(MetricSources {
         node: node.as_ref().map(|running| running.node().clone()),
@@ -202,6 +217,7 @@ pub(crate) async fn start(
             exports: exports.clone(),
         }),
         stores: [&base.stores.health, &base.shared.health].map(Arc::clone),
+        qdrant: knowledge.and_then(|open| open.index.qdrant.clone()),
         models: Arc::clone(&base.models),
         credit: credit.counters(),
         webhooks,
@@ -243,7 +259,7 @@ pub(crate) async fn start(
                 extraction: settings.extraction,
                 jobs,
                 conversations: peer,
-                knowledge: node.as_ref().map(|running| running.knowledge().clone()),
+                knowledge: knowledge.map(|open| open.knowledge.clone()),
                 uploader,
                 exports,
                 clean_up,
@@ -263,6 +279,7 @@ pub(crate) async fn start(
         _clock: clock_task,
         gateway,
         node,
+        _gateway_knowledge: gateway_knowledge,
         credit,
         renewal,
         cluster,
@@ -336,6 +353,7 @@ impl Server {
             _clock,
             gateway,
             node,
+            _gateway_knowledge,
             credit,
             renewal,
             cluster,

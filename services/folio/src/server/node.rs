@@ -10,11 +10,10 @@ use folio_documents::{
     Cleaner, CleanupHandle, IngestHandle, Ingestor, IsSweeper, PageRenderer, TextReader, Uploader, always_sweeper,
 };
 use folio_jobs::JobHints;
-use folio_knowledge::{Knowledge, Maintenance};
+use folio_knowledge::Maintenance;
 use folio_node::{DocumentImages, JobParts, Node, NodeParts, SharedTurnStores};
 use folio_providers::Providers;
 use folio_quotas::Slots;
-use folio_types::OrgId;
 use folio_webhooks::DeliveryJobs;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -73,7 +72,8 @@ impl RunningNode {
         let events = cluster.is_some().then(|| Arc::clone(&base.shared.events));
         let pages = PageRenderer::new(base.stores.clone(), Arc::clone(&base.environment), settings.documents.clone());
         let images = Arc::new(DocumentImages(pages.clone()));
-        let knowledge = knowledge::open(settings, base, &hints, images)?;
+        let member = clustered.as_ref().map(|(cluster, _)| (*cluster, address));
+        let mut knowledge = knowledge::open(settings, base, &hints, member, images).await?;
         let parts = NodeParts {
             knowledge: Some(knowledge.knowledge.clone()),
             shared_turns: SharedTurnStores { turns: Arc::clone(&base.shared.turns), events },
@@ -98,9 +98,14 @@ impl RunningNode {
         };
         let options = settings.conversation.clone();
         let node = Node::start(options, parts).await?;
-        // Each process keeps its own index.
-        let interval = settings.index.sweep_interval;
-        let maintenance = Maintenance::start(knowledge.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+        if let Some(calls) = &knowledge.index.calls {
+            node.serve_index(Arc::clone(calls));
+        }
+        let (interval, is_responsible) = (settings.index.sweep_interval, Arc::clone(&knowledge.index.is_responsible));
+        let maintenance = Maintenance::start(knowledge.knowledge.clone(), interval, is_responsible);
+        if let Some((cluster, _)) = &clustered {
+            knowledge.index.notify_of_changes(&cluster.membership, maintenance.changed());
+        }
         let listener = match clustered {
             None => None,
             Some((cluster, listener)) => Some(Listener::start(listener, cluster, &node, base, health)?),
@@ -109,8 +114,8 @@ impl RunningNode {
     }
 
     /// The passages of documents and the index of this process.
-    pub(crate) fn knowledge(&self) -> &Knowledge {
-        &self.knowledge.knowledge
+    pub(crate) fn open_knowledge(&self) -> &OpenKnowledge {
+        &self.knowledge
     }
 
     pub(crate) fn node(&self) -> &Node {

@@ -1,6 +1,7 @@
 //! The settings of the binary: each component's options in its own section.
 
 mod consistency;
+mod index;
 mod limits;
 mod server;
 mod storage;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Flags, SettingsArguments};
 
+pub(crate) use index::qdrant;
 pub(crate) use limits::LimitOptions;
 pub(crate) use server::{Role, ServerOptions};
 pub(crate) use storage::{BucketOptions, StorageOptions};
@@ -130,6 +132,7 @@ impl Settings {
             self.jobs.check(),
             self.documents.check(),
             self.index.check(),
+            index::check(&self.index),
             self.cleanup.check(),
             self.limits.check(),
             self.credit.check(),

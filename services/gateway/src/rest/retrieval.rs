@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use folio_operations::retrieval::{ANSWER_PASSAGES_DEFAULT, Answer, AnswerCitation, Ask, Question, Search};
 use folio_resources::fields;
 use folio_tools::retrieval::{
-    FILTER_DOCUMENTS_MAX, FoundPassage, FoundPassages, Highlight, PASSAGES_DEFAULT, PassageArea, PassageFilter,
-    PassageQuery, PassageRank, SearchGap, SearchPart,
+    FILTER_COLLECTIONS_MAX, FILTER_DOCUMENTS_MAX, FoundPassage, FoundPassages, Highlight, PASSAGES_DEFAULT,
+    PassageArea, PassageFilter, PassageQuery, PassageRank, SearchGap, SearchPart,
 };
 use folio_types::Timestamp;
 use folio_types::budget::check_credit_budget;
@@ -43,11 +43,14 @@ struct PassageFilterFields {
     end_time: Option<Timestamp>,
     /// Passages in any of these languages, as codes such as `de`. Null or empty: in all languages.
     languages: Option<Vec<String>>,
+    /// Passages of the members of any of these collections, at most 20. Null or empty: of all documents.
+    collection_ids: Option<Vec<String>>,
 }
 
 impl PassageFilterFields {
     fn parse(self) -> Result<PassageFilter, Failure> {
         let (documents, tags) = (self.document_ids.unwrap_or_default(), self.tag_ids.unwrap_or_default());
+        let collections = self.collection_ids.unwrap_or_default();
         Ok(PassageFilter {
             document_ids: fields::ids("passage_filter.document_ids", &documents, FILTER_DOCUMENTS_MAX)?,
             tag_ids: fields::tags("passage_filter.tag_ids", &tags)?,
@@ -55,6 +58,7 @@ impl PassageFilterFields {
             start_time: self.start_time,
             end_time: self.end_time,
             languages: self.languages.unwrap_or_default(),
+            collection_ids: fields::ids("passage_filter.collection_ids", &collections, FILTER_COLLECTIONS_MAX)?,
         })
     }
 }

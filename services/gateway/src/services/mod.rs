@@ -2,6 +2,7 @@
 
 mod account;
 mod audit;
+mod collection;
 mod completion;
 mod conversation;
 mod credit;
@@ -82,6 +83,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         schema_service_server::SchemaServiceServer,
         prompt_service_server::PromptServiceServer,
         tag_service_server::TagServiceServer,
+        collection_service_server::CollectionServiceServer,
         dictionary_service_server::DictionaryServiceServer,
         link_service_server::LinkServiceServer,
         retrieval_service_server::RetrievalServiceServer,

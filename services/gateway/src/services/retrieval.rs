@@ -4,8 +4,8 @@ use folio_operations::retrieval::{ANSWER_PASSAGES_DEFAULT, Answer, AnswerCitatio
 use folio_proto::{fields, time, v1};
 use folio_resources::BoundingBox;
 use folio_tools::retrieval::{
-    FILTER_DOCUMENTS_MAX, FoundPassage, FoundPassages, Highlight, PASSAGES_DEFAULT, PassageArea, PassageFilter,
-    PassageQuery, PassageRank, SearchGap, SearchPart,
+    FILTER_COLLECTIONS_MAX, FILTER_DOCUMENTS_MAX, FoundPassage, FoundPassages, Highlight, PASSAGES_DEFAULT,
+    PassageArea, PassageFilter, PassageQuery, PassageRank, SearchGap, SearchPart,
 };
 use folio_types::Result;
 use folio_types::budget::check_credit_budget;
@@ -72,7 +72,7 @@ fn or_default(number: u32, default: u32) -> u32 {
 }
 
 fn filter(filter: Option<v1::PassageFilter>) -> Result<PassageFilter> {
-    let v1::PassageFilter { document_ids, tag_ids, metadata, start_time, end_time, languages } =
+    let v1::PassageFilter { document_ids, tag_ids, metadata, start_time, end_time, languages, collection_ids } =
         filter.unwrap_or_default();
     Ok(PassageFilter {
         document_ids: fields::ids("passage_filter.document_ids", &document_ids, FILTER_DOCUMENTS_MAX)?,
@@ -81,6 +81,7 @@ fn filter(filter: Option<v1::PassageFilter>) -> Result<PassageFilter> {
         start_time: time::optional_from_proto("passage_filter.start_time", start_time.as_ref())?,
         end_time: time::optional_from_proto("passage_filter.end_time", end_time.as_ref())?,
         languages,
+        collection_ids: fields::ids("passage_filter.collection_ids", &collection_ids, FILTER_COLLECTIONS_MAX)?,
     })
 }
 
