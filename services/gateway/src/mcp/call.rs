@@ -244,6 +244,7 @@ mod tests {
             thinking: String::new(),
             calls: vec![call],
             results: results.into_iter().map(result).collect(),
+            node: None,
         };
         TurnView { status, rounds: vec![round], ..TurnView::new(turn, "m", "text") }
     }
