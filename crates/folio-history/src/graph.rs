@@ -90,7 +90,8 @@ impl TurnNode {
     /// Returns the text of an answer for people.
     pub fn text(&self, answer: &Value) -> String {
         let values = self.text_members.iter().filter_map(|member| answer.get(member.as_str()));
-        let texts: Vec<String> = values.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
+        let texts: Vec<String> =
+            values.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect();
         texts.join(" = ")
     }
 

@@ -11,6 +11,7 @@
 
 mod arguments;
 pub mod auto_create;
+pub mod calculator;
 mod call;
 mod decide;
 mod dictionary;
@@ -18,6 +19,7 @@ mod document_text;
 mod documents;
 pub mod extraction;
 mod find_tools;
+pub mod graph;
 mod help;
 pub mod mcp;
 mod models;

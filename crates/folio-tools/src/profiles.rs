@@ -1,5 +1,6 @@
 //! The profiles. Each profile is an agent, and has a file of its own.
 
+mod assistant;
 mod auto_create;
 mod coordinator;
 mod document;
@@ -10,5 +11,11 @@ use folio_types::profile::Profile;
 use crate::auto_create::Options;
 
 pub(crate) fn all(options: &Options) -> Vec<Profile> {
-    vec![document::profile(), extraction::profile(), auto_create::profile(options), coordinator::profile()]
+    vec![
+        document::profile(),
+        extraction::profile(),
+        auto_create::profile(options),
+        coordinator::profile(),
+        assistant::profile(),
+    ]
 }

@@ -123,8 +123,11 @@ fn round() -> impl Strategy<Value = RoundView> {
 }
 
 fn round_node() -> impl Strategy<Value = RoundNode> {
-    let end = (of(value()), any::<bool>(), of("[a-z_]{1,9}"))
-        .prop_map(|(answer, is_default, next)| NodeEnd { answer, is_default, next });
+    let end = (of(value()), any::<bool>(), of("[a-z_]{1,9}")).prop_map(|(answer, is_default, next)| NodeEnd {
+        answer,
+        is_default,
+        next,
+    });
     ("[a-z_]{1,9}", value_of::<v1::NodeKind, NodeKind>(3), "[A-Za-z]{0,9}", of(end))
         .prop_map(|(name, kind, answer_type, end)| RoundNode { name, kind, answer_type, end })
 }
@@ -192,8 +195,7 @@ fn kind() -> impl Strategy<Value = EventKind> {
         text().prop_map(|model| EventKind::TurnStarted { model }),
         any::<(u32, u32)>().prop_map(|(round, attempt)| EventKind::RoundStarted { round, attempt }),
         (any::<u32>(), text()).prop_map(|(round, name)| EventKind::NodeStarted { round, name }),
-        (any::<u32>(), round_node())
-            .prop_map(|(round, node)| EventKind::NodeEnded { round, node: Box::new(node) }),
+        (any::<u32>(), round_node()).prop_map(|(round, node)| EventKind::NodeEnded { round, node: Box::new(node) }),
         text().prop_map(|text| EventKind::ThinkingDelta { text }),
         text().prop_map(|text| EventKind::TextDelta { text }),
         vec(call_view(), 0..4).prop_map(|calls| EventKind::ToolCalls { calls }),

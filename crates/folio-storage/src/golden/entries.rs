@@ -260,25 +260,15 @@ fn accepted_with_graph() -> Accepted {
 }
 
 fn node_round() -> Round {
-    let end = NodeEnd {
-        answer: Some(json!({"intent_type": "unknown"})),
-        is_default: true,
-        next: Some("qa_agent".into()),
-    };
+    let end =
+        NodeEnd { answer: Some(json!({"intent_type": "unknown"})), is_default: true, next: Some("qa_agent".into()) };
     let node = RoundNode {
         name: "classify_intent".into(),
         kind: NodeKind::Route,
         answer_type: "UserIntent".into(),
         end: Some(end),
     };
-    Round {
-        turn: 5,
-        round: 1,
-        model: "model".into(),
-        usage: usage(),
-        node: Some(Box::new(node)),
-        ..Round::default()
-    }
+    Round { turn: 5, round: 1, model: "model".into(), usage: usage(), node: Some(Box::new(node)), ..Round::default() }
 }
 
 fn summary() -> Summary {
