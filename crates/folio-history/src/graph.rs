@@ -101,9 +101,10 @@ impl TurnNode {
 }
 
 impl TurnOptions {
-    /// Returns the nodes of the turn. Empty: its profile has no graph.
+    /// Returns the nodes of the turn. Empty: its profile has no graph, or the turn runs a direct call.
     pub fn graph(&self) -> &[TurnNode] {
-        self.profile.as_ref().map(|profile| &*profile.graph).unwrap_or_default()
+        let profile = self.profile.as_ref().filter(|_| self.direct_call.is_none());
+        profile.map(|profile| &*profile.graph).unwrap_or_default()
     }
 }
 

@@ -30,8 +30,7 @@ impl Machine {
         if let Some(call) = record.accepted.options.direct_call.clone() {
             return self.direct_call(now, *call);
         }
-        let takeovers = record.takeovers;
-        if self.summarize(takeovers) {
+        if self.summarize() {
             return;
         }
         let Some(record) = self.history.open() else { return };

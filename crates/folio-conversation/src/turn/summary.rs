@@ -1,7 +1,8 @@
 //! The summary of messages that left the window: a model call before the first round of a turn, which never fails the turn.
 //!
-//! The call has the round number 0. Its entry is appended before the first round. If the owner dies before, the next owner of
-//! the turn does not repeat the call: the next turn makes it, because the messages are still without a summary.
+//! The call has the round number 0. Its entry is appended before the first round. If the owner dies before, the next owner that
+//! continues the turn repeats the call under its epoch; else the next turn makes it, because the messages are still without a
+//! summary.
 
 use folio_history::TurnRecord;
 use folio_history::journal::{Entry, Summary};
@@ -18,13 +19,13 @@ pub(crate) const SUMMARY_ROUND: u32 = 0;
 
 impl Machine {
     /// Starts the model call of a due summary. False: no summary is due.
-    pub(super) fn summarize(&mut self, record_takeovers: u32) -> bool {
+    pub(super) fn summarize(&mut self) -> bool {
         let Some(record) = self.history.open() else { return false };
         let is_first = record.rounds.is_empty() && self.summary_turn != Some(record.number());
         if !record.accepted.options.summarizes || !is_first || self.history.due_summary().is_none() {
             return false;
         }
-        let attempt = record_takeovers.saturating_add(1);
+        let attempt = record.takeovers.saturating_add(1);
         let call = ModelCall {
             turn: record.id(&self.header.id),
             round: SUMMARY_ROUND,
