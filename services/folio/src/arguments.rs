@@ -114,6 +114,8 @@ pub(crate) enum Command {
     Dictionary(crate::data::dictionary::Command),
     /// Search the passages of all documents, or answer a question from them.
     Search(crate::data::search::Arguments),
+    /// Ask the assistant about all documents: a question, a summary or a calculation.
+    Ask(crate::data::ask::Arguments),
     /// Run, list, show and export extractions.
     #[command(subcommand)]
     Extraction(crate::data::extraction::Command),
