@@ -308,6 +308,8 @@ pub fn event_name(event: &v1::Event) -> &'static str {
     match event.kind.as_ref().expect("an event has a kind") {
         Kind::TurnStarted(_) => "turn_started",
         Kind::RoundStarted(_) => "round_started",
+        Kind::NodeStarted(_) => "node_started",
+        Kind::NodeEnded(_) => "node_ended",
         Kind::ThinkingDelta(_) => "thinking_delta",
         Kind::TextDelta(_) => "text_delta",
         Kind::ToolCalls(_) => "tool_calls",

@@ -5,6 +5,7 @@
 
 mod agent;
 mod approve;
+mod assistant;
 mod cancel;
 mod captures;
 mod chat;

@@ -16,6 +16,7 @@ mod options;
 mod owners;
 mod prepare;
 mod publish;
+mod request_parts;
 mod shared;
 mod snapshot;
 mod supervisor;

@@ -46,6 +46,8 @@ folio_types::settings! {
         pub sweep_interval: Duration as "sweep_interval_seconds" = Duration::from_secs(5),
         /// If true, models that support thinking use it.
         pub thinking: bool = true,
+        /// If true, messages that left the window of the model are summarized by a model call, at most every ten messages.
+        pub summaries: bool = true,
     }
 }
 

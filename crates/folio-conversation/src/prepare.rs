@@ -9,7 +9,7 @@ use folio_history::{import, starting_from};
 use folio_llm::Catalogue;
 use folio_resources::{Document, Extraction, Organization, Proposal, ProposalFilter, ProposalState};
 use folio_trace::TraceContext;
-use folio_types::profile::{DOCUMENT_PROFILE, Profile, Subject};
+use folio_types::profile::{DOCUMENT_PROFILE, Profile, Subject, SubjectKind};
 use folio_types::{
     Code, Digest, DocumentId, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, limits,
 };
@@ -159,6 +159,9 @@ pub(crate) fn fork_digest(command: &ForkThreadCommand) -> Digest {
 /// Lets a new thread about one document start from the proposal of the document that is open or accepted, if there is one.
 pub(crate) async fn start_from_proposal(shared: &Shared, new: &mut NewThread) -> Result<()> {
     let ([document], true) = (new.documents.as_slice(), new.imported.is_empty()) else { return Ok(()) };
+    if shared.dependencies.tools.profile(&new.profile)?.profile.subject != SubjectKind::Document {
+        return Ok(());
+    }
     let stores = &shared.dependencies.stores;
     let found = stores.of::<Document>().get(&new.org, document).await?;
     if !found.is_some_and(|document| document.has_auto_create) {
@@ -197,7 +200,9 @@ pub(crate) fn sorted(documents: &[DocumentId]) -> Vec<&DocumentId> {
 /// Returns the subject of a thread. `recorded`: the subject with which the thread was created. A thread of a profile whose
 /// subject is not a document is created with its subject; no chat can name one.
 pub(crate) fn subject_of(profile: &Profile, recorded: Option<&Subject>, documents: &[DocumentId]) -> Result<Subject> {
-    let subject = recorded.cloned().or_else(|| Subject::first_document(documents));
+    let is_open = profile.subject == SubjectKind::Organization;
+    let default = || if is_open { Some(Subject::Organization) } else { Subject::first_document(documents) };
+    let subject = recorded.cloned().or_else(default);
     subject.filter(|subject| subject.kind() == profile.subject).ok_or_else(|| {
         let (name, kind) = (profile.name, profile.subject.as_str());
         let message = format!("profile {name} requires a thread about its {kind}, which is created with the {kind}");

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use folio_history::{History, shorten_results};
 use folio_llm::{Tools, image_tokens};
 use folio_tools::extraction::{PAGE_TEXT_TOOL, page_text_removed};
-use folio_types::limits;
 use folio_types::message::Message;
 
 /// Tokens of a message in addition to its text.
@@ -19,15 +18,16 @@ pub(crate) const PAGE_TEXT_ROUNDS: usize = 2;
 /// Messages that may be sent, before the token budget is applied.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Window {
-    /// Segments before the current turn, newest first, with at most [`limits::WINDOW_MESSAGES`] messages. A segment is
-    /// sent or dropped as a whole.
+    /// Segments before the current turn, newest first, with at most as many messages as [`History::window_messages`] permits. A
+    /// segment is sent or dropped as a whole.
     before: Vec<Vec<Message>>,
     current: Vec<Message>,
 }
 
 impl Window {
     pub(crate) fn of(history: &History, turn: u32) -> Self {
-        let mut left = limits::WINDOW_MESSAGES;
+        let summarizes = history.turn(turn).is_some_and(|record| record.accepted.options.summarizes);
+        let mut left = history.window_messages(summarizes);
         let mut before = Vec::new();
         for group in history.groups_before(turn) {
             match left.checked_sub(group.len()) {
@@ -45,6 +45,16 @@ impl Window {
     /// Returns true if a message of the current turn contains an image.
     pub(crate) fn has_images(&self) -> bool {
         self.current.iter().any(|message| !message.images().is_empty())
+    }
+
+    /// Returns a window with one message of the user.
+    pub(crate) fn of_text(text: String) -> Self {
+        Self { before: Vec::new(), current: vec![Message::user(text)] }
+    }
+
+    /// Returns the window without the messages before the current turn.
+    pub(crate) fn without_history(self) -> Self {
+        Self { before: Vec::new(), ..self }
     }
 
     /// Removes the thinking of other models, because a provider may refuse its signatures.
@@ -288,7 +298,7 @@ mod tests {
         let history =
             History::fold([Entry::Imported(Imported { messages, working: WorkingState::default(), position: None })]);
         let sent = Window::of(&history, 1).fit(1_000_000, 1_000_000).unwrap();
-        assert_eq!(sent.len(), limits::WINDOW_MESSAGES);
+        assert_eq!(sent.len(), folio_types::limits::WINDOW_MESSAGES);
         assert_eq!(sent.last(), Some(&user("29")));
     }
 }

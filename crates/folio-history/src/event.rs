@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::journal::{Access, CallStatus, WorkingState};
+use crate::journal::{Access, CallStatus, RoundNode, WorkingState};
 use crate::task::{ChildStatus, GroupView, TaskOrigin, TaskView};
 use folio_resources::policy::ApprovalRequirement;
 use folio_types::message::{FinishReason, Usage};
@@ -37,6 +37,10 @@ pub enum EventKind {
     /// A model call starts. `round` and `attempt` are counted from 1. A later attempt of the same round voids the deltas
     /// of the earlier attempts.
     RoundStarted { round: u32, attempt: u32 },
+    /// The first model call of a node of the turn's graph starts.
+    NodeStarted { round: u32, name: String },
+    /// A node has ended with its answer. The answer of the turn is stored, and only the memory of the thread is still updated.
+    NodeEnded { round: u32, node: Box<RoundNode> },
     /// A part of the model's thinking.
     ThinkingDelta { text: String },
     /// A part of the model's answer.
@@ -137,6 +141,17 @@ pub struct RoundView {
     pub calls: Vec<CallView>,
     /// Results so far.
     pub results: Vec<ResultView>,
+    /// The node of the turn's graph that made the round. None: the turn has no graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Box<RoundNode>>,
+}
+
+impl RoundView {
+    /// Returns a round without text and calls.
+    pub fn new(round: u32) -> Self {
+        let (text, thinking, calls, results) = Default::default();
+        Self { round, text, thinking, calls, results, node: None }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

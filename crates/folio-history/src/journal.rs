@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use crate::graph::{NodeEnd, RoundNode, TurnNode, TurnRoutes};
 pub use crate::task::{Group, GroupTask};
 pub use crate::turn_profile::{AnswerType, TurnProfile};
 use folio_resources::policy::{ApprovalRequirement, Policy};
@@ -39,6 +40,8 @@ pub enum Entry {
     /// The turn is ending with open intents or an open group: the next owner completes the end and runs no further call.
     Closing(Closing),
     Ended(Box<Ended>),
+    /// A summary of messages that left the window of the model.
+    Summary(Summary),
     /// Messages that precede the thread's turns: of a fork, or of the request for an ephemeral thread.
     Imported(Imported),
 }
@@ -57,6 +60,7 @@ impl Entry {
             Self::Resumed(resumed) => Some(resumed.turn),
             Self::Closing(closing) => Some(closing.turn),
             Self::Ended(ended) => Some(ended.turn),
+            Self::Summary(summary) => Some(summary.turn),
             Self::Imported(_) => None,
         }
     }
@@ -163,6 +167,9 @@ pub struct TurnOptions {
     /// The call that the turn runs instead of model calls. None: the turn calls the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_call: Option<Box<AcceptedCall>>,
+    /// True if messages that left the window are summarized before the first model call of the turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub summarizes: bool,
 }
 
 /// A direct call as of the acceptance of its turn: checked against the tools, with its repairs.
@@ -210,6 +217,9 @@ pub struct Round {
     /// has calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correction: Option<String>,
+    /// The node of the turn's graph that made the round. None: the turn has no graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Box<RoundNode>>,
 }
 
 /// A tool call that a model requested.
@@ -459,6 +469,24 @@ pub enum End {
     Expired,
     /// Another message superseded the turn.
     Superseded,
+}
+
+/// A summary of the first messages of a thread, which models receive instead of these messages. It contains the summary before
+/// it. A truncation to fewer messages drops it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The turn before whose first model call the summary was made.
+    pub turn: u32,
+    /// The first message that the summary before it does not contain, counted as in `Message.count` of the API, from 1.
+    pub from: u32,
+    /// The last message that the summary contains, counted likewise.
+    pub to: u32,
+    /// Number of visible messages that the summary contains.
+    pub messages: u32,
+    pub text: String,
+    /// Usage of the model call.
+    pub usage: Usage,
+    pub at: Timestamp,
 }
 
 /// Messages that precede the thread's turns. A long history is split into several such entries.

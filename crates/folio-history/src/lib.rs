@@ -9,6 +9,7 @@
 pub mod command;
 pub mod event;
 mod fold;
+pub mod graph;
 pub mod job;
 pub mod journal;
 pub mod peer;

@@ -8,7 +8,7 @@ use folio_types::{BudgetPart, BudgetRoot, DocumentId, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::journal::{Access, TurnOptions};
+use crate::journal::{Access, TurnNode, TurnOptions};
 
 /// The type of the answer that ends a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -59,6 +59,9 @@ pub struct TurnProfile {
     pub credit_budget: Option<u64>,
     #[serde(default, skip_serializing_if = "AnswerType::is_text")]
     pub answer: AnswerType,
+    /// The nodes of the turn; the first one starts it. Empty: the profile has no graph.
+    #[serde(default = "crate::graph::no_graph", skip_serializing_if = "<[TurnNode]>::is_empty")]
+    pub graph: Arc<[TurnNode]>,
 }
 
 impl TurnOptions {
@@ -146,6 +149,7 @@ mod tests {
             running_seconds: None,
             credit_budget,
             answer: AnswerType::Text,
+            graph: crate::graph::no_graph(),
         }
     }
 

@@ -314,6 +314,7 @@ mod tests {
             thinking: "hidden".to_owned(),
             calls: vec![call(round)],
             results: Vec::new(),
+            node: None,
         };
         let turn = TurnId::new(ThreadId::derive(&["run"]), 1);
         let view =

@@ -1,14 +1,17 @@
 //! Operations on threads. Reads use the store; changes are made by the node that owns the thread.
 
+use folio_history::History;
 use folio_history::command::{CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand};
 use folio_history::event::TurnView;
+use folio_history::journal::CallStatus;
 use folio_history::thread::{ThreadFilter, ThreadHeader, ThreadView};
 use folio_resources::fields;
 use folio_types::access::Scope;
 use folio_types::message::Message;
 use folio_types::page::{Order, Page};
-use folio_types::{Error, Principal, Result, Role, ThreadId, Timestamp, limits};
+use folio_types::{CallId, Error, Principal, Result, Role, ThreadId, Timestamp, TurnId, limits};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::candidates::{Candidates, read_page};
 use crate::context::Context;
@@ -22,7 +25,8 @@ pub use crate::thread_messages::ThreadMessage;
 
 service! {
     "ThreadService", Some(Scope::Conversations) =>
-    CreateThreadCommand, ListThreads, GetThread, RenameThreadCommand, DeleteThreadCommand, ForkThreadCommand
+    CreateThreadCommand, ListThreads, GetThread, RenameThreadCommand, DeleteThreadCommand, ForkThreadCommand,
+    ListToolUses
 }
 
 /// Maximum size of the messages of a page, as JSON.
@@ -238,6 +242,94 @@ async fn page_of(mut reader: Reader<'_>, listing: &Listing) -> Result<ListPage<T
     }
     let next = (end < total && !items.is_empty()).then(|| end.to_string());
     Ok(listing.with_token(Page { items, next, total: total as u64 }))
+}
+
+/// Lists the tool calls of a thread, including those of truncated messages: its tool log. Filter: `tool`, `turn`.
+///
+/// The calls are visible to the users that see the thread.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListToolUses {
+    pub thread_id: ThreadId,
+    /// The page, which also ends at about 2 MiB.
+    pub list: ListRequest,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ToolUse {
+    pub call: CallId,
+    pub tool: String,
+    /// The arguments after an edit by a decision.
+    pub input: Value,
+    /// None: the call has no result yet.
+    pub output: Option<String>,
+    /// None: the call has no result yet.
+    pub status: Option<CallStatus>,
+    /// Time of the result. None: unknown, or the call has no result yet.
+    pub at: Option<Timestamp>,
+    /// The node of the profile's graph that requested the call.
+    pub node: Option<String>,
+}
+
+impl Operation for ListToolUses {
+    const DECLARATION: Declaration = SERVICE.read("ListToolUses");
+    type Output = ListPage<ToolUse>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<ToolUse>> {
+        let filter = ToolUseFilter::parse(&self.list.filter)?;
+        let scope = ["tool uses", context.principal().org.as_str(), self.thread_id.as_str()];
+        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Oldest, limits::PAGE_SIZE_MAX)?;
+        let header = visible(context, &self.thread_id).await?;
+        let _permit = context.journal_permit().await?;
+        let history = thread_messages::history(context.stores().threads.as_ref(), &header).await?;
+        let mut uses: Vec<ToolUse> = tool_uses(&header.id, &history).filter(|found| filter.matches(found)).collect();
+        if listing.page.order == Order::Newest {
+            uses.reverse();
+        }
+        let total = uses.len();
+        let from = listing.positions(total)?;
+        let items = uses.into_iter().skip(from.start).take(from.len());
+        Ok(listing.page_at(from.start, items, total, PAGE_BYTES, json_bytes))
+    }
+}
+
+/// Returns the calls of a history, oldest first.
+fn tool_uses<'a>(thread: &'a ThreadId, history: &'a History) -> impl Iterator<Item = ToolUse> + use<'a> {
+    let rounds = history.turns().iter().flat_map(|turn| turn.rounds.iter().map(move |round| (turn, round)));
+    let calls = rounds.flat_map(|(turn, round)| round.calls.iter().map(move |call| (turn, round, call)));
+    calls.map(|(turn, round, call)| ToolUse {
+        call: turn.call_id(thread, round.round, call.call.index),
+        tool: call.call.name.clone(),
+        input: call.arguments().clone(),
+        output: call.result.as_ref().map(|result| result.content.clone()),
+        status: call.status(),
+        at: call.result.as_ref().and_then(|result| result.at),
+        node: round.node.as_ref().map(|node| node.name.clone()),
+    })
+}
+
+#[derive(Default)]
+struct ToolUseFilter {
+    tool: Option<String>,
+    turn: Option<TurnId>,
+}
+
+impl ToolUseFilter {
+    fn parse(text: &str) -> Result<Self> {
+        let mut filter = Self::default();
+        for condition in filter::parse(text)? {
+            match condition.field.as_str() {
+                "tool" => filter::set_once(&mut filter.tool, &condition, fields::word("filter", &condition.value)?)?,
+                "turn" => filter::set_once(&mut filter.turn, &condition, condition.id()?)?,
+                _ => return Err(filter::unknown_field(&condition, "tool and turn")),
+            }
+        }
+        Ok(filter)
+    }
+
+    fn matches(&self, found: &ToolUse) -> bool {
+        self.tool.as_ref().is_none_or(|tool| *tool == found.tool)
+            && self.turn.as_ref().is_none_or(|turn| *turn == found.call.turn)
+    }
 }
 
 #[derive(Default)]

@@ -188,8 +188,7 @@ mod tests {
 
     #[test]
     fn an_answer_survives_encoding_and_only_closing_events_answer() {
-        let round =
-            RoundView { round: 1, text: "t".into(), thinking: String::new(), calls: Vec::new(), results: Vec::new() };
+        let round = RoundView { text: "t".into(), ..RoundView::new(1) };
         let reached = |kind: EventKind| ApproveAnswer::Reached {
             closing: Event::new(turn(), 7, kind),
             round: Box::new(round.clone()),

@@ -36,7 +36,7 @@ use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target};
-use folio_types::profile::Subject;
+use folio_types::profile::{AnswerCheck, NodeKind, Subject};
 use folio_types::*;
 use serde_json::{Value, json};
 

@@ -13,6 +13,7 @@
 
 mod arguments;
 pub mod auto_create;
+pub mod calculator;
 mod call;
 mod decide;
 mod dictionary;
@@ -20,6 +21,7 @@ mod document_text;
 mod documents;
 pub mod extraction;
 mod find_tools;
+pub mod graph;
 mod help;
 pub mod images;
 pub mod ingestion;

@@ -1,10 +1,12 @@
 //! The registry of tools, with compiled argument schemas, and of the profiles that offer them.
 
+mod graph;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_history::journal::{Access, AnswerType, TurnProfile};
+use folio_history::journal::{Access, AnswerType, TurnNode, TurnProfile};
 use folio_llm::schema::{Validator, describe, is_deeper_than};
 use folio_llm::{ToolDefinition, Tools};
 use folio_types::profile::{Profile, ProfileAnswer, ProfileTool, Sending, Subject, SubjectKind};
@@ -14,8 +16,8 @@ use serde_json::{Map, Value};
 use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{
-    arguments, auto_create, dictionary, documents, extraction, find_tools, help, images, ingestion, links, mcp, models,
-    profiles, prompts, retrieval, schemas, tags, tasks,
+    arguments, auto_create, calculator, dictionary, documents, extraction, find_tools, help, images, ingestion, links,
+    mcp, models, profiles, prompts, retrieval, schemas, tags, tasks,
 };
 
 /// Registry of profiles and tools. Built once per process.
@@ -27,6 +29,7 @@ pub struct Registry {
 pub struct ProfileTools {
     pub profile: Profile,
     answer: AnswerType,
+    graph: Arc<[TurnNode]>,
     tools: Vec<Entry>,
     /// The tools of the first request of a turn in a thread without earlier work.
     definitions: Tools,
@@ -100,6 +103,7 @@ impl Registry {
         let groups = [
             documents::tools(),
             retrieval::tools(),
+            calculator::tools(),
             extraction::tools(),
             schemas::tools(),
             prompts::tools(),
@@ -179,11 +183,12 @@ impl ProfileTools {
         }
         check_bounds(&profile)?;
         let answer = answer_type(&profile)?;
-        Ok(Self::assemble(profile, answer, tools))
+        let graph = graph::turn_nodes(&profile)?;
+        Ok(Self::assemble(profile, (answer, graph), tools))
     }
 
     /// `tools`: tools of the profile, in its order.
-    fn assemble(profile: Profile, answer: AnswerType, mut tools: Vec<Entry>) -> Self {
+    fn assemble(profile: Profile, (answer, graph): (AnswerType, Arc<[TurnNode]>), mut tools: Vec<Entry>) -> Self {
         let first = |has_work: bool| -> Tools {
             let specs = tools.iter().map(|entry| &entry.tool.spec);
             let sent = specs.filter(|spec| is_sent_first(&profile, spec.name, has_work));
@@ -195,12 +200,25 @@ impl ProfileTools {
         for entry in tools.iter_mut().filter(|entry| entry.tool.spec.name == find_tools::NAME) {
             entry.tool = find_tools::tool(others.clone());
         }
-        Self { recorded: RecordedNames::of(&profile), profile, answer, tools, definitions, definitions_with_work }
+        Self {
+            recorded: RecordedNames::of(&profile),
+            profile,
+            answer,
+            graph,
+            tools,
+            definitions,
+            definitions_with_work,
+        }
     }
 
     /// Returns the type of the answer that ends a turn.
     pub fn answer(&self) -> &AnswerType {
         &self.answer
+    }
+
+    /// Returns the nodes of the graph as a turn records them. Empty: the profile has no graph.
+    pub fn graph(&self) -> &[TurnNode] {
+        &self.graph
     }
 
     /// Returns the values of the profile that the acceptance of a turn records.
@@ -217,6 +235,7 @@ impl ProfileTools {
             running_seconds: limits.running_time.map(|limit| limit.as_secs()),
             credit_budget: limits.credit_budget,
             answer: self.answer.clone(),
+            graph: Arc::clone(&self.graph),
         }
     }
 
@@ -230,7 +249,8 @@ impl ProfileTools {
             return Arc::clone(self);
         }
         let tools = self.tools.iter().filter(is_named).cloned().collect();
-        Arc::new(Self::assemble(self.profile.clone(), self.answer.clone(), tools))
+        let answers = (self.answer.clone(), Arc::clone(&self.graph));
+        Arc::new(Self::assemble(self.profile.clone(), answers, tools))
     }
 
     /// Returns the tools as they are sent to a model: first those of every request of the turn, in the profile's order, so
@@ -368,12 +388,17 @@ fn answer_type(profile: &Profile) -> Result<AnswerType> {
     let ProfileAnswer::Json(text) = profile.answer else { return Ok(AnswerType::Text) };
     let invalid =
         |problem: String| Error::internal(format!("invalid answer schema of profile {}: {problem}", profile.name));
+    compiled_schema(text, &invalid).map(|schema| AnswerType::Json { schema })
+}
+
+/// Reads the schema of an answer.
+fn compiled_schema(text: &str, invalid: &dyn Fn(String) -> Error) -> Result<Value> {
     if text.len() > limits::ANSWER_SCHEMA_BYTES {
         return Err(invalid(format!("it has {} bytes", text.len())));
     }
     let schema = folio_types::json::read(text).map_err(|error| invalid(error.to_string()))?;
     Validator::compile(&schema).map_err(|violations| invalid(describe(&violations)))?;
-    Ok(AnswerType::Json { schema })
+    Ok(schema)
 }
 
 fn check_bounds(profile: &Profile) -> Result<()> {

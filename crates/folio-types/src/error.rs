@@ -132,6 +132,8 @@ named_enum! {
         /// The model's answer does not match the answer type of the profile, also after a correction, or the turn
         /// reached a limit before such an answer.
         AnswerMismatch = "ANSWER_MISMATCH",
+        /// The answer of a node does not match its type, also after a correction. The detail `raw_text` contains its beginning.
+        AnswerInvalid = "ANSWER_INVALID",
         /// The turn reached the running time that its profile permits.
         RunningTimeExceeded = "RUNNING_TIME_EXCEEDED",
         /// The rest of the credit budget of a turn or a job does not cover a model call.

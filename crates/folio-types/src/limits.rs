@@ -37,6 +37,12 @@ pub const REFERRERS_MAX: usize = 1_000;
 pub const QUEUE_PER_THREAD: usize = 8;
 /// Maximum messages before the current turn that are sent to a model.
 pub const WINDOW_MESSAGES: usize = 20;
+/// Number of messages that leave the window before they are summarized.
+pub const SUMMARY_MESSAGES_MIN: u32 = 10;
+/// Maximum length of an expression for the calculator, in characters.
+pub const EXPRESSION_CHARS: usize = 1_000;
+/// Maximum size of a summary of earlier messages, in bytes.
+pub const SUMMARY_BYTES: usize = 8 * 1024;
 /// Maximum length of the document's text in the system message, in characters.
 pub const EXCERPT_CHARS: usize = 8_000;
 /// Maximum length of a resolved mention in the system message, in characters.

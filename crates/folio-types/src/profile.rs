@@ -12,6 +12,8 @@ pub const DOCUMENT_PROFILE: &str = "document";
 pub const AUTO_CREATE_PROFILE: &str = "auto_create";
 /// Name of the profile of the agent that divides requests into tasks for other agents.
 pub const COORDINATOR_PROFILE: &str = "coordinator";
+/// Name of the profile of the agent that answers questions about all documents of an organization.
+pub const ASSISTANT_PROFILE: &str = "assistant";
 /// Name of the profile of the agent that writes an extraction.
 pub const EXTRACTION_PROFILE: &str = "extraction";
 /// Name of the profile of the agent with which a run of the ingestion network begins. It divides the work.
@@ -39,6 +41,76 @@ named_enum! {
         Stack = "stack",
         Ingestion = "ingestion",
         Proposal = "proposal",
+        Organization = "organization",
+    }
+}
+
+named_enum! {
+    /// The part of a node in the graph of its profile.
+    pub enum NodeKind {
+        /// The answer of the node chooses the next node.
+        Route = "route",
+        /// The answer of the node is that of the turn.
+        Answer = "answer",
+        /// The node updates the memory of the thread after the answer of the turn. Its failure never fails the turn.
+        Memory = "memory",
+    }
+}
+
+named_enum! {
+    /// A check of a node's answer by code, in addition to its JSON Schema.
+    pub enum AnswerCheck {
+        /// `sources` are ids of documents that a call of `retrieve_documents` returned in the same turn.
+        Sources = "sources",
+        /// `result` is the result of a successful call of `calculator` with the same `expression` in the same turn.
+        Calculated = "calculated",
+    }
+}
+
+/// A node of the graph of a profile: model calls with instructions, tools and an answer of their own. The first node of a
+/// graph starts each turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProfileNode {
+    /// Unique in the graph.
+    pub name: &'static str,
+    pub kind: NodeKind,
+    /// Follow the instructions of the profile in the system message.
+    pub instructions: &'static str,
+    /// The tools of the profile that the node may call.
+    pub tools: &'static [&'static str],
+    /// Name of the type of the answer.
+    pub answer_type: &'static str,
+    /// JSON Schema (draft 7) of the answer, with at most [`ANSWER_SCHEMA_BYTES`](crate::limits::ANSWER_SCHEMA_BYTES).
+    pub answer_schema: &'static str,
+    pub checks: &'static [AnswerCheck],
+    /// Members of the answer whose values, joined by ` = `, are the text of the turn's answer. Empty unless the kind is
+    /// [`NodeKind::Answer`].
+    pub text_members: &'static [&'static str],
+    /// The answer, as JSON, after a second violation of the schema or of a check. None: the turn fails.
+    pub default_answer: Option<&'static str>,
+    pub routes: ProfileRoutes,
+}
+
+/// The nodes that may follow a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProfileRoutes {
+    /// Member of the answer whose value chooses the next node. Empty: no value does.
+    pub member: &'static str,
+    /// The next node by value.
+    pub by_value: &'static [(&'static str, &'static str)],
+    /// The next node for any other value. None: the turn ends.
+    pub otherwise: Option<&'static str>,
+}
+
+impl ProfileRoutes {
+    /// Returns routes that always lead to one node, or to the end of the turn.
+    pub const fn to(next: Option<&'static str>) -> Self {
+        Self { member: "", by_value: &[], otherwise: next }
+    }
+
+    /// Returns the names of the nodes that may follow.
+    pub fn targets(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.by_value.iter().map(|(_, next)| *next).chain(self.otherwise)
     }
 }
 
@@ -52,6 +124,8 @@ pub enum Subject {
     Stack(StackId),
     Ingestion(IngestionId),
     Proposal(ProposalId),
+    /// All documents of the organization, or those of the thread if it has some.
+    Organization,
 }
 
 impl Subject {
@@ -62,6 +136,7 @@ impl Subject {
             Self::Stack(_) => SubjectKind::Stack,
             Self::Ingestion(_) => SubjectKind::Ingestion,
             Self::Proposal(_) => SubjectKind::Proposal,
+            Self::Organization => SubjectKind::Organization,
         }
     }
 
@@ -177,7 +252,10 @@ pub struct Profile {
     /// Model of a turn if neither the chat nor the thread names one. None, or a model that the organization does not
     /// offer: the organization's default model.
     pub model: Option<&'static str>,
+    /// The type of the answer. [`ProfileAnswer::Text`] if the profile has a graph, whose nodes have types of their own.
     pub answer: ProfileAnswer,
+    /// The nodes of a turn; the first one starts it. Empty: the profile has no graph.
+    pub graph: &'static [ProfileNode],
     /// True if the usage names the profile as the operation of all model calls of a turn, including those of tools.
     pub has_own_usage: bool,
 }
@@ -186,5 +264,10 @@ impl Profile {
     /// Returns a tool of the profile. None: the profile has no such tool.
     pub fn tool(&self, name: &str) -> Option<&ProfileTool> {
         self.tools.iter().find(|tool| tool.name == name)
+    }
+
+    /// Returns a node of the graph. None: the graph has no such node.
+    pub fn node(&self, name: &str) -> Option<&'static ProfileNode> {
+        self.graph.iter().find(|node| node.name == name)
     }
 }

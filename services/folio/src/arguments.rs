@@ -114,6 +114,8 @@ pub(crate) enum Command {
     Dictionary(crate::data::dictionary::Command),
     /// Search the passages of all documents, or answer a question from them.
     Search(crate::data::search::Arguments),
+    /// Ask the assistant about all documents: a question, a summary or a calculation.
+    Ask(crate::data::ask::Arguments),
     /// List the links of documents, and the targets that are missing.
     #[command(subcommand)]
     Links(crate::data::links::Command),

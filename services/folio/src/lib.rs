@@ -106,6 +106,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Organization(command) => Box::pin(data::organization::run(command)).await,
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
             Command::Dictionary(command) => Box::pin(data::dictionary::run(command)).await,
+            Command::Ask(ask) => Box::pin(data::ask::run(ask)).await,
             Command::Search(search) => Box::pin(data::search::run(search)).await,
             Command::Links(command) => Box::pin(data::links::run(command)).await,
             Command::Extract(extract) => Box::pin(data::extract::run(extract)).await,

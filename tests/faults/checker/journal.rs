@@ -40,7 +40,7 @@ pub(super) fn turns<'a>(thread: &'a ObservedThread, findings: &mut Findings) -> 
     let mut turns: Vec<Turn<'a>> = Vec::new();
     for (position, (_, entry)) in thread.entries.iter().enumerate() {
         let number = match entry {
-            Entry::Imported(_) => continue,
+            Entry::Imported(_) | Entry::Summary(_) => continue,
             Entry::Accepted(accepted) => {
                 let id = TurnId::new(thread.id.clone(), accepted.turn);
                 let next = turns.last().map_or(1, |turn| turn.id.number + 1);

@@ -166,13 +166,7 @@ impl ConversationPeer for ScriptedPeer {
         self.events("chat", principal, command.request_id.unwrap()).await
     }
     async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
-        let round = RoundView {
-            round: 1,
-            text: String::new(),
-            thinking: String::new(),
-            calls: Vec::new(),
-            results: Vec::new(),
-        };
+        let round = RoundView::new(1);
         let closing = Event::new(self.own_turn(), 2, EventKind::Cancelled);
         let answer = ApproveAnswer::Reached { closing, round: Box::new(round) };
         self.answer("approve", Some(principal), command.turn, answer).await

@@ -163,6 +163,8 @@ impl State {
                 None => turn_profile,
             }),
             credit_budget: command.credit_budget,
+            // A client that sends its history with each request keeps it itself, and a child turn has no earlier one.
+            summarizes: self.shared.options.summaries && direct_call.is_none() && task.is_none() && !header.ephemeral,
             direct_call,
         })
     }

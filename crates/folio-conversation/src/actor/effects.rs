@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use folio_history::TurnRecord;
 use folio_history::event::Event;
 use folio_history::journal::{Entry, Intent, Mention};
 use folio_history::thread::Append;
@@ -17,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::state::{LoadedConversation, State, TurnWork};
 use crate::context::ContextLoader;
 use crate::current_access::{Requester, WaitedCall};
+use crate::request_parts::RequestParts;
 use crate::supervisor::StopReason;
-use crate::turn::{Command, Effect, ModelCall, ToolRun};
-use crate::window::Window;
+use crate::turn::{Command, Effect, ModelCall, SUMMARY_ROUND, ToolRun};
 use crate::work::{ModelWork, TaskContext, ToolWork, UsageRecorder};
 
 impl State {
@@ -144,27 +145,31 @@ impl State {
 
     fn call_model(&mut self, call: ModelCall) {
         self.prepare_turn(call.turn.number);
-        if let Some(turn) = self.loaded.as_mut().and_then(|loaded| loaded.turn.as_mut()) {
-            turn.spans.round(call.round);
+        let number = call.turn.number;
+        if let Some(loaded) = self.loaded.as_deref_mut()
+            && let Some(turn) = loaded.turn.as_mut()
+        {
+            let record = loaded.machine.history().turn(number);
+            let node = record.filter(|_| call.round != SUMMARY_ROUND).and_then(TurnRecord::node);
+            turn.spans.round(call.round, node.map(|node| node.name.as_str()));
         }
         let Some(loaded) = &self.loaded else { return };
-        let number = call.turn.number;
         let (Some(record), Some(turn)) = (loaded.machine.history().turn(number), &loaded.turn) else { return };
         let work = self.task_context(loaded.work.clone());
-        let calls = record.rounds.iter().flat_map(|round| &round.calls);
-        let calls = calls.map(|call| (call.call.name.as_str(), call.arguments()));
-        let profile = loaded.profile.of_turn(record.accepted.options.tools());
         let budget_parts = self.budget_parts(number);
+        let RequestParts { profile, tools, window, prompt, answer, start, working } =
+            RequestParts::of(&loaded.profile, loaded.machine.history(), record, call.round);
         let model = ModelWork {
             work: work.clone(),
             user: record.accepted.user.clone(),
-            tools: profile.definitions(record.accepted.working.has_work(), calls),
+            tools,
             profile,
-            window: Window::of(loaded.machine.history(), number),
-            start: record.accepted.working.clone(),
-            working: record.working.clone(),
+            window,
+            prompt,
+            start,
+            working,
             deadline: call.time_left.and_then(|left| Instant::now().checked_add(left)),
-            answer: record.accepted.options.profile.as_ref().map(|profile| profile.answer.clone()).unwrap_or_default(),
+            answer,
             document: only_document(&loaded.machine.header().documents),
             context: turn.context.clone(),
             write_counter: turn.write_counter.load(Ordering::SeqCst),

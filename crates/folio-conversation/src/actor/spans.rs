@@ -1,5 +1,5 @@
 //! Spans of turns. A span covers a turn from its start or resumption until its end or pause, with one child span per
-//! round.
+//! round. The rounds of a node of a graph are children of the span of the node.
 //!
 //! The actor owns the spans, so they outlive the request that started them. A turn that continues after a pause or a
 //! failure has another span in the trace of the continuing request, with a link to the turn's first span if this actor
@@ -41,24 +41,45 @@ impl Traces {
             Some((number, first_span)) if *number == turn.number => first_span.link_from(&span),
             _ => self.first_span = TraceContext::of(&span).map(|first_span| (turn.number, first_span)),
         }
-        TurnSpans { turn: span, round: None }
+        TurnSpans { turn: span, node: None, round: None }
     }
 }
 
 pub(super) struct TurnSpans {
     turn: Span,
+    /// Name and span of the current node of the turn's graph.
+    node: Option<(String, Span)>,
     round: Option<(u32, Span)>,
 }
 
 impl TurnSpans {
-    /// Starts the span of a round. Has no effect for a further attempt of the current round.
-    pub(super) fn round(&mut self, number: u32) {
+    /// Starts the span of a round, and that of its node if the node starts with the round. Has no effect for a further attempt
+    /// of the current round. `node`: the node of the turn's graph that makes the round.
+    pub(super) fn round(&mut self, number: u32, node: Option<&str>) {
         if self.round.as_ref().is_none_or(|(round, _)| *round != number) {
+            // The round ends before its node.
+            self.round = None;
+            self.enter_node(node);
+            let parent = self.node.as_ref().map_or(&self.turn, |(_, node)| node);
             let name = "round";
-            let span =
-                tracing::info_span!(parent: &self.turn, "round", otel.name = name, folio.round = i64::from(number));
+            let span = tracing::info_span!(parent: parent, "round", otel.name = name, folio.round = i64::from(number));
             self.round = Some((number, span));
         }
+    }
+
+    fn enter_node(&mut self, node: Option<&str>) {
+        if self.node.as_ref().map(|(name, _)| name.as_str()) == node {
+            return;
+        }
+        self.node = node.map(|name| {
+            let span = tracing::info_span!(
+                parent: &self.turn,
+                "node",
+                otel.name = format_args!("node {name}"),
+                folio.node = name,
+            );
+            (name.to_owned(), span)
+        });
     }
 
     /// Returns the span of the current round, or of the turn before its first round.

@@ -86,7 +86,7 @@ impl TurnLog {
                     self.turn = None;
                 }
             }
-            Entry::Accepted(_) | Entry::Imported(_) => {}
+            Entry::Accepted(_) | Entry::Imported(_) | Entry::Summary(_) => {}
         }
     }
 }
@@ -304,6 +304,7 @@ mod tests {
             running_seconds: None,
             credit_budget: None,
             answer: AnswerType::Text,
+            graph: folio_history::graph::no_graph(),
         };
         let options = TurnOptions { profile: Some(profile), ..TurnOptions::default() };
         assert_eq!(ground_of(&options, None, "writes", Access::ReadWrite), Some(Ground::Profile));

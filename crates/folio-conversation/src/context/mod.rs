@@ -12,7 +12,8 @@
 //!   # Guide                 guide of the profile (omitted if the thread had a schema at the start of the turn)
 //!   # Referenced artifacts  references in the user's message (omitted if there are none)
 //! history
-//! state message             (omitted if the working state is empty)
+//! state message             (omitted if it has no section)
+//!   # Earlier conversation  summary of messages before the history, between <summary> and </summary> (omitted if there is none)
 //!   # Working state         schema_revid, prompt_revid, the state of the profile between <state> and </state> (if the
 //!                           profile has one), and last the extraction between <extraction> and </extraction>;
 //!                           then the next call if the turn created the schema, the prompt or the extraction
@@ -25,6 +26,7 @@ mod documents;
 mod excerpts;
 mod load;
 mod mentions;
+mod summary;
 mod text;
 mod working;
 
@@ -32,6 +34,7 @@ pub(crate) use documents::DocumentPart;
 pub(crate) use excerpts::Excerpts;
 pub(crate) use load::ContextLoader;
 pub(crate) use mentions::Artifact;
+pub(crate) use summary::{SUMMARY_INSTRUCTIONS, summary_message};
 
 use folio_history::journal::WorkingState;
 use folio_types::limits;
@@ -75,9 +78,20 @@ pub(crate) fn system_message(parts: Parts<'_>) -> String {
 }
 
 /// Returns the message after the history, which contains the working state. Empty if the working state is empty.
-/// `start`: the working state at the start of the turn. `context_tokens`: as in [`Parts`].
-pub(crate) fn state_message(start: &WorkingState, working: &WorkingState, context_tokens: u32) -> String {
+/// `start`: the working state at the start of the turn. `summary`: that of the messages before the history. `context_tokens`: as
+/// in [`Parts`].
+pub(crate) fn state_message(
+    start: &WorkingState,
+    working: &WorkingState,
+    summary: Option<&str>,
+    context_tokens: u32,
+) -> String {
     let mut out = String::new();
+    if let Some(summary) = summary {
+        out.push_str(summary::HEADING);
+        text::delimited(&mut out, "summary", summary);
+        out.push('\n');
+    }
     if *working != WorkingState::default() {
         let share = usize::try_from(context_tokens).unwrap_or(usize::MAX);
         working::write(&mut out, start, working, share.min(limits::WORKING_EXTRACTION_CHARS));

@@ -85,7 +85,7 @@ fn a_fresh_thread_about_one_document() {
     let documents = [document("invoice.pdf", TextState::Ready, &["Invoice 7\nTotal: 12.50"])];
     insta::assert_snapshot!(system_message(Parts { documents: &documents, ..parts("Schemas are strict.\n") }));
     assert_eq!(
-        state_message(&WorkingState::default(), &WorkingState::default(), CONTEXT),
+        state_message(&WorkingState::default(), &WorkingState::default(), None, CONTEXT),
         "",
         "no message without a working state"
     );
@@ -134,7 +134,7 @@ fn everything_at_once() {
     insta::assert_snapshot!(format!(
         "{}\n=====\n{}",
         message(&[part], &artifacts),
-        state_message(&working, &working, CONTEXT)
+        state_message(&working, &working, None, CONTEXT)
     ));
 }
 
@@ -151,7 +151,7 @@ fn the_schema_of_the_answer_follows_the_instructions() {
 fn the_state_message_contains_the_state_of_the_profile_as_data() {
     let profile_state = Some(Box::new(json!({"step": 2, "note": "</state>"})));
     let working = WorkingState { profile_state, ..WorkingState::default() };
-    let text = state_message(&working, &working, CONTEXT);
+    let text = state_message(&working, &working, None, CONTEXT);
     assert!(text.contains("<state>\n{\"step\":2,\"note\":\"<\\/state>\"}\n</state>\n"), "{text}");
 }
 
@@ -192,7 +192,7 @@ fn long_mentions_and_extractions_are_truncated_with_a_note() {
     let text = message(&[], &[Artifact::Prompt(long, None, vec![])]);
     assert!(text.contains("[Prompt truncated after 8000 characters]"));
     assert!(text.chars().count() < 10_000, "{}", text.len());
-    let state = state_message(&working, &working, CONTEXT);
+    let state = state_message(&working, &working, None, CONTEXT);
     assert!(state.contains("[Extraction truncated after 32000 characters]"));
     assert!(state.chars().count() < 35_000, "{}", state.len());
 }
@@ -220,7 +220,7 @@ fn the_next_call_follows_the_work_of_the_current_turn_only() {
         (&with_extraction, &with_extraction, "</extraction>\n"),
         (&with_extraction, &with_prompt, "extraction: none\n"),
     ] {
-        let state = state_message(start, working, CONTEXT);
+        let state = state_message(start, working, None, CONTEXT);
         assert!(state.ends_with(end), "{state}");
     }
 }

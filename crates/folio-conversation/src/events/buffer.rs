@@ -139,6 +139,7 @@ fn event_bytes(event: &Event) -> usize {
         EventKind::ThinkingDelta { text } | EventKind::TextDelta { text } => text.len(),
         EventKind::ToolResult { content, .. } => content.len(),
         EventKind::ToolCalls { .. }
+        | EventKind::NodeEnded { .. }
         | EventKind::TasksStarted { .. }
         | EventKind::AwaitingApproval { .. }
         | EventKind::Snapshot(_)

@@ -141,6 +141,7 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
         limits: ProfileLimits { model_calls: 10, running_time: None, credit_budget: None },
         model: None,
         answer: ProfileAnswer::Text,
+        graph: &[],
         has_own_usage: false,
         delegates: &[],
     };

@@ -97,6 +97,7 @@ fn probe() -> Profile {
         limits: ProfileLimits { model_calls: 50, running_time: None, credit_budget: Some(7) },
         model: Some("other"),
         answer: ProfileAnswer::Text,
+        graph: &[],
         has_own_usage: false,
     }
 }

@@ -53,6 +53,8 @@ pub(super) enum AfterAppend {
     Ended,
     /// The buffered entries are committed: continue the turn.
     Written,
+    /// The end of a node is committed: publish its answer and continue the turn.
+    NodeEnded,
     Renamed(Ticket),
 }
 
@@ -232,6 +234,7 @@ impl Machine {
             AfterAppend::Grouped => self.grouped(now),
             AfterAppend::Ended => self.ended(),
             AfterAppend::Written => self.advance(now),
+            AfterAppend::NodeEnded => self.node_ended(now),
             AfterAppend::Renamed(ticket) => self.answer(ticket, Answer::Renamed(Box::new(self.header.clone()))),
         }
     }

@@ -23,6 +23,9 @@ const CALLS_KEPT: usize = 2 * limits::CALLS_PER_ROUND_MAX;
 const PROBLEM_BYTES: usize = 320;
 /// Maximum bytes of the violations in a message by which a model corrects its answer.
 const CORRECTION_BYTES: usize = 16 * 1024;
+/// Maximum bytes of the answer of a node, with the members that the server adds. Together with the rest of its round, it fits
+/// into an entry.
+pub(super) const NODE_ANSWER_BYTES: usize = 160 * 1024;
 /// Bytes reserved for synthetic results and ids in the entry of a turn's end.
 const END_FRAME: usize = 24 * 1024;
 /// Maximum bytes of a tool name and of a provider's call id.
@@ -103,7 +106,7 @@ pub(super) fn fit_correction(problem: &mut String) {
 /// Truncates a round without results so that it fits into an entry. [`fit_calls`], [`fit_problem`] and [`fit_correction`]
 /// must have reduced its other content.
 pub(super) fn fit_round(round: &mut Round) {
-    let rest = json_bytes(&round.calls).saturating_add(json_bytes(&round.correction));
+    let rest = json_bytes(&(&round.calls, &round.correction, &round.node));
     fit_text(&mut round.text, &mut round.thinking, ENTRY_CONTENT_BYTES.saturating_sub(rest).saturating_sub(1024));
 }
 

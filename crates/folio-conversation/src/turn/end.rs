@@ -50,16 +50,16 @@ impl Machine {
         self.end_as(now, end, false);
     }
 
-    fn end_as(&mut self, now: Timestamp, mut end: End, runs_again: bool) {
+    fn end_as(&mut self, now: Timestamp, end: End, runs_again: bool) {
         let event = self.closing_number();
         let Some(record) = self.history.open() else { return };
+        let (mut end, working) = self.end_of_graph(record, end);
         let runs_again = runs_again && !self.is_final(&end);
         if self.is_final(&end)
             && let End::Failed { retriable, .. } = &mut end
         {
             *retriable = false;
         }
-        let working = record.working.clone();
         if let End::Completed { text, thinking, .. } = &mut end {
             bounds::fit_answer(text, thinking, json_bytes(&working));
         }

@@ -10,6 +10,7 @@ use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId, limits};
 
 use super::append::SentAppend;
 use super::group::ReadChildren;
+use super::summary::SUMMARY_ROUND;
 use super::{Answer, Command, Effect, Ticket, progress};
 
 /// Maximum number of requests that wait for an append or the end of a turn.
@@ -38,6 +39,8 @@ pub struct Machine {
     pub(super) waiters: Waiters,
     /// The children of the open group.
     pub(super) children: ReadChildren,
+    /// Turn for which this machine has called the model for a summary. A failed call is not repeated.
+    pub(super) summary_turn: Option<u32>,
     /// Number of the open turn's next event.
     pub(super) next_event: u64,
     /// Events that depend on buffered decisions. They are sent after the commit of the decisions, so that their numbers
@@ -134,6 +137,7 @@ impl Machine {
             deferred: VecDeque::new(),
             waiters: Waiters::default(),
             children: ReadChildren::default(),
+            summary_turn: None,
             next_event,
             uncommitted_events: Vec::new(),
             effects: Vec::new(),
@@ -234,6 +238,9 @@ impl Machine {
         if record.open_group().is_some() {
             return self.read_children();
         }
+        if record.is_graph_over() {
+            return self.complete_graph(now);
+        }
         match record.newest_round() {
             Some(round) if round.is_waiting() => self.state = State::Waiting,
             Some(round) if round.round >= self.rounds_max(record) => self.end_at_max_rounds(now),
@@ -292,13 +299,14 @@ impl Machine {
         let mut view = record.view(&self.header.id, now);
         if record.ended.is_none() {
             view.next_event = self.next_event;
-            if let State::Calling(calling) = &self.state {
+            if let State::Calling(calling) = &self.state
+                && calling.round != SUMMARY_ROUND
+            {
                 view.rounds.push(RoundView {
-                    round: calling.round,
                     text: calling.text.clone(),
                     thinking: calling.thinking.clone(),
-                    calls: Vec::new(),
-                    results: Vec::new(),
+                    node: record.round_node(),
+                    ..RoundView::new(calling.round)
                 });
             }
         }

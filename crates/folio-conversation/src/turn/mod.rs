@@ -20,10 +20,12 @@ mod expire;
 mod group;
 mod machine;
 mod model;
+mod node;
 mod progress;
 mod references;
 mod resume;
 mod start;
+mod summary;
 mod work;
 
 pub(crate) use append::OPEN_TURN_ROW_HOURS;
@@ -35,6 +37,7 @@ pub use effect::{Answer, Effect, GroupRun, ModelCall, Patience, ToolRun};
 pub use end::is_open_row_over;
 pub use machine::{DEFERRED_MAX, Machine};
 pub(crate) use model::out_of_time;
+pub(crate) use summary::SUMMARY_ROUND;
 
 #[cfg(test)]
 mod tests;

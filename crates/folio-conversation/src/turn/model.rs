@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::effect::ModelCall;
 use super::machine::{ActiveModelCall, State};
 use super::progress::{self, CallIdentity};
+use super::summary::SUMMARY_ROUND;
 use super::{CheckedCall, Delta, Effect, Machine, Reply, bounds, references};
 
 /// Beginning of the message by which a model corrects its answer.
@@ -29,6 +30,10 @@ impl Machine {
         if let Some(call) = record.accepted.options.direct_call.clone() {
             return self.direct_call(now, *call);
         }
+        if self.summarize() {
+            return;
+        }
+        let Some(record) = self.history.open() else { return };
         let limit = record.accepted.options.running_time();
         let time_left = limit.map(|limit| limit.saturating_sub(record.running_time(now)));
         if time_left.is_some_and(|left| left.is_zero()) {
@@ -45,6 +50,7 @@ impl Machine {
             time_left,
         };
         self.state = State::Calling(ActiveModelCall { round, attempt, text: String::new(), thinking: String::new() });
+        self.emit_node_started(round);
         self.emit(EventKind::RoundStarted { round, attempt });
         self.effects.push(Effect::CallModel(call));
     }
@@ -54,8 +60,10 @@ impl Machine {
     }
 
     pub(super) fn model_delta(&mut self, round: u32, attempt: u32, delta: Delta) {
+        // The JSON of a node is published as a whole when the node ends.
+        let is_json = self.history.open().is_some_and(|record| record.node().is_some());
         let State::Calling(calling) = &mut self.state else { return };
-        if (calling.round, calling.attempt) != (round, attempt) {
+        if (calling.round, calling.attempt) != (round, attempt) || round == SUMMARY_ROUND {
             return;
         }
         let kind = match delta {
@@ -65,6 +73,9 @@ impl Machine {
             }
             Delta::Text(text) => {
                 calling.text.push_str(&text);
+                if is_json {
+                    return;
+                }
                 EventKind::TextDelta { text }
             }
         };
@@ -75,8 +86,14 @@ impl Machine {
         if !self.is_calling(round, attempt) {
             return;
         }
+        if round == SUMMARY_ROUND {
+            return self.summarized(now, reply);
+        }
         if reply.calls.is_empty() {
             self.emit(EventKind::RoundFinished { round, model: reply.model.clone(), usage: reply.usage });
+            if self.history.open().is_some_and(|record| record.node().is_some()) {
+                return self.node_replied(now, round, reply);
+            }
             return match self.answer_problem(&reply) {
                 None => self.complete(now, reply),
                 Some(problem) => self.correct(now, round, reply, &problem),
@@ -101,14 +118,27 @@ impl Machine {
     /// Lets the model correct an answer that does not match the answer type of the turn. A second such answer, and one in the
     /// last permitted round, fails the turn.
     fn correct(&mut self, now: Timestamp, round: u32, reply: Reply, problem: &str) {
-        let Some(record) = self.history.open() else { return };
-        let was_corrected = record.rounds.iter().any(|round| round.correction.is_some());
-        let is_last = was_corrected || round >= self.rounds_max(record);
-        let Some(record) = self.open_mut() else { return };
-        if is_last {
-            record.usage = record.usage.plus(reply.usage);
-            return self.fail_without_answer(now, "the model's answer does not match the answer type of the profile");
+        if self.may_correct(round) {
+            return self.request_correction(now, round, reply, problem);
         }
+        let Some(record) = self.open_mut() else { return };
+        record.usage = record.usage.plus(reply.usage);
+        self.fail_without_answer(now, "the model's answer does not match the answer type of the profile");
+    }
+
+    /// Returns true if the model may correct its answer in this round: once in a turn, or in a node of its graph, and not in the
+    /// last permitted round.
+    pub(super) fn may_correct(&self, round: u32) -> bool {
+        let Some(record) = self.history.open() else { return false };
+        let node = record.node();
+        let mut own = record.rounds.iter().filter(|round| node.is_none_or(|node| round.is_of_node(&node.name)));
+        let was_corrected = own.any(|round| round.correction.is_some());
+        !was_corrected && round < self.rounds_max(record)
+    }
+
+    /// Calls the model again with the violations of its answer.
+    pub(super) fn request_correction(&mut self, now: Timestamp, round: u32, reply: Reply, problem: &str) {
+        let Some(record) = self.open_mut() else { return };
         let mut round = as_round(record, round, reply);
         let mut problem = problem.to_owned();
         bounds::fit_correction(&mut problem);
@@ -125,7 +155,7 @@ impl Machine {
     }
 
     /// Counts the newest round, which is not appended yet, as buffered.
-    fn buffer_round(&mut self) {
+    pub(super) fn buffer_round(&mut self) {
         let Some(record) = self.history.open() else { return };
         let bytes = record.newest_round().map_or(0, |round| json_bytes(&round.entry(record.number())));
         self.buffered.bytes = self.buffered.bytes.saturating_add(bytes);
@@ -154,6 +184,9 @@ impl Machine {
         if !self.is_calling(at.0, at.1) {
             return;
         }
+        if at.0 == SUMMARY_ROUND {
+            return self.not_summarized(now, usage);
+        }
         if let Some(record) = self.open_mut() {
             record.usage = record.usage.plus(usage);
         }
@@ -175,7 +208,9 @@ impl Machine {
 
     /// Ends a turn that reached a limit before the model answered.
     pub(super) fn end_at_limit(&mut self, now: Timestamp, text: &str) {
-        if self.history.open().is_some_and(|record| record.accepted.options.answer_schema().is_some()) {
+        let has_type =
+            |record: &TurnRecord| record.accepted.options.answer_schema().is_some() || record.node().is_some();
+        if self.history.open().is_some_and(has_type) {
             return self.fail_without_answer(now, "the turn reached a limit before the model gave its answer");
         }
         let (text, thinking) = (text.to_owned(), Vec::new());
@@ -207,6 +242,7 @@ pub(super) fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
         results: Vec::new(),
         usage: reply.usage,
         correction: None,
+        node: record.round_node(),
     };
     bounds::fit_round(&mut round);
     round

@@ -98,8 +98,8 @@ pub(super) fn advise(record: &TurnRecord, result: &mut CallResult) {
 pub(super) fn is_stuck(record: &TurnRecord) -> bool {
     let Some(from) = record.rounds.len().checked_sub(ROUNDS_WITHOUT_PROGRESS_MAX) else { return false };
     record.rounds.iter().enumerate().skip(from).all(|(at, round)| {
-        let is_correction = round.correction.is_some();
-        !is_correction
+        let is_answer = round.correction.is_some() || round.node_end().is_some();
+        !is_answer
             && round.calls.iter().all(|call| {
                 let is_failed = matches!(call.status(), Some(CallStatus::Failed | CallStatus::NotRun));
                 let is_page_text = call.call.name == PAGE_TEXT_TOOL;

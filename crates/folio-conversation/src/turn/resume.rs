@@ -105,7 +105,8 @@ impl Machine {
         let decided = record.rounds.iter().rev().find(|earlier| earlier.has_decisions);
         let stops_after_round =
             self.header.task.is_none() && decided.is_some_and(|earlier| !earlier.continue_auto_approved);
-        round.undecided().next().is_some() || (stops_after_round && round.correction.is_none())
+        round.undecided().next().is_some()
+            || (stops_after_round && round.correction.is_none() && round.node_end().is_none())
     }
 }
 

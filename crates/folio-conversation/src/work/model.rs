@@ -17,7 +17,8 @@ use tokio::time::Instant;
 
 use super::model_stream::{AbandonedAnswer, ReadOutcome, read};
 use super::{TaskContext, answer, images};
-use crate::context::{ContextLoader, state_message};
+use crate::context::{ContextLoader, SUMMARY_INSTRUCTIONS, state_message};
+use crate::request_parts::Prompt;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply, out_of_time};
 use crate::window::{Window, estimated_tokens, messages_tokens, tool_tokens};
 
@@ -34,6 +35,7 @@ pub(crate) struct ModelWork {
     /// The tools that are sent.
     pub(crate) tools: Tools,
     pub(crate) window: Window,
+    pub(crate) prompt: Prompt,
     /// The working state at the start of the turn. Later changes do not change the system message.
     pub(crate) start: WorkingState,
     pub(crate) working: WorkingState,
@@ -239,16 +241,23 @@ impl ModelWork {
         tool_tokens: usize,
     ) -> Result<(ModelRequest, usize), Error> {
         let shared = &self.work.shared;
-        let profile = &self.profile.profile;
-        let guide = if self.start.schema_revid.is_some() { "" } else { profile.guide };
         let context_tokens = info.options.context_tokens;
-        let load = async {
-            let mut context = self.context.lock().await;
-            let texts = (profile.instructions, guide, self.answer.schema());
-            context.system_message(texts, context_tokens, self.write_counter).await
+        let system = match &self.prompt {
+            Prompt::Summary => SUMMARY_INSTRUCTIONS.trim().to_owned(),
+            Prompt::Conversation { instructions, guide, .. } => {
+                let load = async {
+                    let mut context = self.context.lock().await;
+                    let texts = (&**instructions, *guide, self.answer.schema());
+                    context.system_message(texts, context_tokens, self.write_counter).await
+                };
+                shared.with_store_timeout(load).await?
+            }
         };
-        let system = shared.with_store_timeout(load).await?;
-        let state = state_message(&self.start, &self.working, context_tokens);
+        let summary = match &self.prompt {
+            Prompt::Conversation { summary, .. } => summary.as_deref(),
+            Prompt::Summary => None,
+        };
+        let state = state_message(&self.start, &self.working, summary, context_tokens);
         let context = usize::try_from(context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.options.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
         let system_tokens = estimated_tokens(&system).saturating_add(estimated_tokens(&state));

@@ -162,5 +162,6 @@ fn stage(entry: &Entry) -> &'static str {
         Entry::Closing(_) => "closing",
         Entry::Ended(_) => "end",
         Entry::Imported(_) => "import",
+        Entry::Summary(_) => "summary",
     }
 }

@@ -9,6 +9,7 @@ mod messages;
 mod position;
 mod record;
 mod sanitize;
+mod summary;
 mod view;
 
 #[cfg(test)]
@@ -21,12 +22,13 @@ pub use messages::{VisibleMessage, model_call_id};
 use position::SlotPosition;
 pub use record::{CallRecord, Decider, RoundRecord, TurnRecord};
 pub use sanitize::sanitize;
+pub use summary::SummaryRange;
 pub use view::thinking_text;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::journal::{Entry, Imported, WorkingState};
+use crate::journal::{Entry, Imported, Summary, WorkingState};
 use folio_types::RequestId;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -39,6 +41,8 @@ pub struct History {
     slots: Vec<Slot>,
     /// Position of each slot.
     positions: Vec<SlotPosition>,
+    /// Summaries of visible messages, oldest first.
+    summaries: Vec<Summary>,
     /// Number of pushed entries.
     entries: u64,
 }
@@ -80,6 +84,9 @@ impl History {
                 self.turns.push(TurnRecord::new(*accepted));
             }
             other => {
+                if let Entry::Summary(summary) = &other {
+                    self.summaries.push(summary.clone());
+                }
                 if let Some(record) = other.turn().and_then(|number| self.turn_mut(number)) {
                     record.push(other);
                 }

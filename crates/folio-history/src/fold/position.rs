@@ -13,9 +13,9 @@ pub(super) struct SlotPosition {
     /// Sequence number of the first entry of the segment.
     entry: u64,
     /// Number of visible messages before the segment.
-    messages: u32,
+    pub(super) messages: u32,
     /// Number of user and final assistant messages before the segment.
-    counted: u32,
+    pub(super) counted: u32,
 }
 
 impl History {
@@ -67,7 +67,7 @@ impl RoundRecord {
     /// Returns the length of [`RoundRecord::messages`].
     fn size(&self) -> usize {
         match self.unanswered().next() {
-            None if self.correction.is_some() => 0,
+            None if self.is_hidden() => 0,
             None => 1 + self.calls.len(),
             Some(_) => usize::from(!self.text.is_empty()),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::json_bytes;
 use crate::journal::{
     Accepted, Call, CallResult, Closing, Decision, Decisions, End, Ended, Entry, Group, Intent, Paused, ResumeCause,
-    Resumed, Round, WorkingState,
+    Resumed, Round, RoundNode, WorkingState,
 };
 use folio_types::message::{ThinkingBlock, Usage};
 use folio_types::{CallId, Role, Timestamp, TurnId, UserId};
@@ -56,6 +56,8 @@ pub struct RoundRecord {
     pub continue_auto_approved: bool,
     /// Message by which the model corrects an answer. None: the round has calls.
     pub correction: Option<String>,
+    /// The node of the turn's graph that made the round.
+    pub node: Option<Box<RoundNode>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +122,7 @@ impl RoundRecord {
             decided_at: None,
             continue_auto_approved: false,
             correction: round.correction,
+            node: round.node,
         };
         round.results.into_iter().for_each(|result| record.set_result(result));
         record
@@ -137,6 +140,7 @@ impl RoundRecord {
             results: self.calls.iter().filter_map(|record| record.result.clone()).collect(),
             usage: self.usage,
             correction: self.correction.clone(),
+            node: self.node.clone(),
         }
     }
 
@@ -304,6 +308,7 @@ impl TurnRecord {
             }
             Entry::Closing(closing) => self.closing = Some(closing),
             Entry::Ended(ended) => self.push_ended(*ended),
+            Entry::Summary(summary) => self.usage = self.usage.plus(summary.usage),
             Entry::Accepted(_) | Entry::Imported(_) => {}
         }
     }
@@ -316,7 +321,7 @@ impl TurnRecord {
                     self.working.apply(&result.change);
                 }
                 let results: usize = round.results.iter().map(|result| result.content.len()).sum();
-                let bytes = json_bytes(&(&round.text, &round.thinking, &round.calls, &round.correction))
+                let bytes = json_bytes(&(&round.text, &round.thinking, &round.calls, &round.correction, &round.node))
                     .saturating_add(results);
                 self.bytes = self.bytes.saturating_add(bytes);
                 let record = RoundRecord::new(round);

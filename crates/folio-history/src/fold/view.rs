@@ -135,6 +135,7 @@ impl RoundRecord {
             thinking: thinking_text(&self.thinking),
             calls: self.calls.iter().map(|call| call.view(turn.clone(), self.round)).collect(),
             results: self.calls.iter().filter_map(|call| call.result_view(turn.clone(), self.round)).collect(),
+            node: self.node.clone(),
         }
     }
 }

@@ -4,6 +4,7 @@ use folio_history::event::{Event, EventKind};
 use folio_types::{Error, Result};
 
 use super::time;
+use super::turn::typed_answer;
 use crate::{fields, v1};
 use v1::event::Kind;
 
@@ -25,6 +26,12 @@ fn kind(event: &Event) -> Kind {
         }
         EventKind::RoundStarted { round, attempt } => {
             Kind::RoundStarted(v1::RoundStarted { round: *round, attempt: *attempt })
+        }
+        EventKind::NodeStarted { round, name } => {
+            Kind::NodeStarted(v1::NodeStarted { round: *round, name: name.clone() })
+        }
+        EventKind::NodeEnded { round, node } => {
+            Kind::NodeEnded(v1::NodeEnded { round: *round, node: Some(node.as_ref().into()) })
         }
         EventKind::ThinkingDelta { text } => Kind::ThinkingDelta(v1::ThinkingDelta { text: text.clone() }),
         EventKind::TextDelta { text } => Kind::TextDelta(v1::TextDelta { text: text.clone() }),
@@ -60,14 +67,19 @@ fn kind(event: &Event) -> Kind {
             pending: pending.iter().map(Into::into).collect(),
             expire_time: Some(time::to_proto(*expires_at)),
         }),
-        EventKind::Completed { text, thinking, working, rounds, finish, usage } => Kind::Completed(v1::Completed {
-            text: text.clone(),
-            thinking: thinking.clone(),
-            working_state: Some(working.into()),
-            rounds: rounds.iter().map(Into::into).collect(),
-            finish_reason: v1::FinishReason::from(*finish).into(),
-            usage: Some((*usage).into()),
-        }),
+        EventKind::Completed { text, thinking, working, rounds, finish, usage } => {
+            let (answer_type, answer_json) = typed_answer(rounds);
+            Kind::Completed(v1::Completed {
+                text: text.clone(),
+                thinking: thinking.clone(),
+                working_state: Some(working.into()),
+                rounds: rounds.iter().map(Into::into).collect(),
+                finish_reason: v1::FinishReason::from(*finish).into(),
+                usage: Some((*usage).into()),
+                answer_json,
+                answer_type,
+            })
+        }
         EventKind::Failed { error, retriable } => {
             Kind::Failed(v1::Failed { error: Some(error.into()), retriable: *retriable })
         }
@@ -95,6 +107,11 @@ impl TryFrom<Kind> for EventKind {
         Ok(match kind {
             Kind::TurnStarted(started) => Self::TurnStarted { model: started.model },
             Kind::RoundStarted(started) => Self::RoundStarted { round: started.round, attempt: started.attempt },
+            Kind::NodeStarted(started) => Self::NodeStarted { round: started.round, name: started.name },
+            Kind::NodeEnded(ended) => Self::NodeEnded {
+                round: ended.round,
+                node: Box::new(fields::required("node", ended.node)?.try_into()?),
+            },
             Kind::ThinkingDelta(delta) => Self::ThinkingDelta { text: delta.text },
             Kind::TextDelta(delta) => Self::TextDelta { text: delta.text },
             Kind::ToolCalls(calls) => {

@@ -4,12 +4,13 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use folio_history::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
-use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
+use folio_history::journal::{Access, CallStatus, NodeEnd, RoundNode, WorkingExtraction, WorkingState};
 use folio_history::task::{ChildStatus, GroupView, TaskOrigin, TaskView};
 use folio_resources::policy::{ApprovalRequirement, Approver};
 use folio_testkit::unknown_fields::add_unknown_fields;
 use folio_types::access::Role;
 use folio_types::message::{FinishReason, Message, MessageImage, ThinkingBlock, ToolCall, Usage};
+use folio_types::profile::NodeKind;
 use folio_types::{
     CallId, Code, Digest, DocumentId, Error, ExtractionId, GroupId, MessageImageId, PromptId, PromptRevId, Reason,
     SchemaId, SchemaRevId, ThreadId, Timestamp, TurnId,
@@ -113,8 +114,22 @@ fn status() -> impl Strategy<Value = CallStatus> {
 fn round() -> impl Strategy<Value = RoundView> {
     let result =
         (call(), status(), "\\PC{0,9}").prop_map(|(call, status, content)| ResultView { call, status, content });
-    (1u32..11, "\\PC{0,9}", "\\PC{0,9}", vec(call_view(), 0..3), vec(result, 0..3))
-        .prop_map(|(round, text, thinking, calls, results)| RoundView { round, text, thinking, calls, results })
+    (1u32..11, "\\PC{0,9}", "\\PC{0,9}", vec(call_view(), 0..3), vec(result, 0..3), of(round_node())).prop_map(
+        |(round, text, thinking, calls, results, node)| {
+            let node = node.map(Box::new);
+            RoundView { round, text, thinking, calls, results, node }
+        },
+    )
+}
+
+fn round_node() -> impl Strategy<Value = RoundNode> {
+    let end = (of(value()), any::<bool>(), of("[a-z_]{1,9}")).prop_map(|(answer, is_default, next)| NodeEnd {
+        answer,
+        is_default,
+        next,
+    });
+    ("[a-z_]{1,9}", value_of::<v1::NodeKind, NodeKind>(3), "[A-Za-z]{0,9}", of(end))
+        .prop_map(|(name, kind, answer_type, end)| RoundNode { name, kind, answer_type, end })
 }
 
 fn working() -> impl Strategy<Value = WorkingState> {
@@ -179,6 +194,8 @@ fn kind() -> impl Strategy<Value = EventKind> {
     prop_oneof![
         text().prop_map(|model| EventKind::TurnStarted { model }),
         any::<(u32, u32)>().prop_map(|(round, attempt)| EventKind::RoundStarted { round, attempt }),
+        (any::<u32>(), text()).prop_map(|(round, name)| EventKind::NodeStarted { round, name }),
+        (any::<u32>(), round_node()).prop_map(|(round, node)| EventKind::NodeEnded { round, node: Box::new(node) }),
         text().prop_map(|text| EventKind::ThinkingDelta { text }),
         text().prop_map(|text| EventKind::TextDelta { text }),
         vec(call_view(), 0..4).prop_map(|calls| EventKind::ToolCalls { calls }),

@@ -2,8 +2,8 @@
 
 use folio_history::command::{IfBusy, IfPending};
 use folio_history::event::{CallView, ResultView, RoundView, TurnStatus, TurnView};
-use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
-use folio_types::profile::SubjectKind;
+use folio_history::journal::{Access, CallStatus, NodeEnd, RoundNode, WorkingExtraction, WorkingState};
+use folio_types::profile::{NodeKind, SubjectKind};
 use folio_types::{BudgetUse, Error, Result, limits};
 
 use super::time;
@@ -14,7 +14,11 @@ const SENT_JSON_BYTES: usize = 2 * limits::ENTRY_BYTES;
 
 impl From<&TurnView> for v1::Turn {
     fn from(turn: &TurnView) -> Self {
+        let is_completed = turn.status == TurnStatus::Completed;
+        let (answer_type, answer_json) = if is_completed { typed_answer(&turn.rounds) } else { Default::default() };
         Self {
+            answer_type,
+            answer_json,
             turn_id: turn.turn.to_string(),
             thread_id: turn.turn.thread.to_string(),
             status: v1::TurnStatus::from(turn.status).into(),
@@ -66,6 +70,50 @@ impl TryFrom<v1::Turn> for TurnView {
     }
 }
 
+/// Returns the type name and the JSON of the answer that a node of the turn's graph gave. Empty: no node gave one.
+pub(super) fn typed_answer(rounds: &[RoundView]) -> (String, String) {
+    let nodes = rounds.iter().rev().filter_map(|round| round.node.as_deref());
+    let mut answers = nodes.filter(|node| node.kind == NodeKind::Answer).filter_map(|node| {
+        let answer = node.end.as_ref()?.answer.as_ref()?;
+        Some((node.answer_type.clone(), json::text(answer)))
+    });
+    answers.next().unwrap_or_default()
+}
+
+impl From<&RoundNode> for v1::RoundNode {
+    fn from(node: &RoundNode) -> Self {
+        let end = node.end.as_ref().map(|end| v1::NodeAnswer {
+            answer_json: end.answer.as_ref().map(json::text).unwrap_or_default(),
+            is_default: end.is_default,
+            next_node: end.next.clone().unwrap_or_default(),
+        });
+        Self {
+            name: node.name.clone(),
+            kind: v1::NodeKind::from(node.kind).into(),
+            answer_type: node.answer_type.clone(),
+            end,
+        }
+    }
+}
+
+impl TryFrom<v1::RoundNode> for RoundNode {
+    type Error = Error;
+    fn try_from(node: v1::RoundNode) -> Result<Self> {
+        let kind = node.kind().try_into()?;
+        let end = node.end.map(|end| -> Result<_> {
+            let answer = match end.answer_json.as_str() {
+                "" => None,
+                answer => Some(json::parse("answer_json", answer, SENT_JSON_BYTES)?),
+            };
+            let next = Some(end.next_node).filter(|next| !next.is_empty());
+            Ok(NodeEnd { answer, is_default: end.is_default, next })
+        });
+        Ok(Self { name: node.name, kind, answer_type: node.answer_type, end: end.transpose()? })
+    }
+}
+
+same_variants!(NodeKind = v1::NodeKind of "kind": Route, Answer, Memory);
+
 impl From<BudgetUse> for v1::CreditBudget {
     fn from(BudgetUse { credits, used, rest }: BudgetUse) -> Self {
         Self { credits, used, rest }
@@ -78,7 +126,7 @@ impl From<v1::CreditBudget> for BudgetUse {
     }
 }
 
-same_variants!(SubjectKind = v1::SubjectKind of "subject": Document, Extraction, Stack, Ingestion, Proposal);
+same_variants!(SubjectKind = v1::SubjectKind of "subject": Document, Extraction, Stack, Ingestion, Proposal, Organization);
 
 same_variants!(IfBusy = v1::IfBusy of "if_busy": Reject, Enqueue, Interrupt);
 
@@ -94,6 +142,7 @@ impl From<&RoundView> for v1::Round {
             thinking: round.thinking.clone(),
             calls: round.calls.iter().map(Into::into).collect(),
             results: round.results.iter().map(Into::into).collect(),
+            node: round.node.as_deref().map(Into::into),
         }
     }
 }
@@ -107,6 +156,7 @@ impl TryFrom<v1::Round> for RoundView {
             thinking: round.thinking,
             calls: round.calls.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
             results: round.results.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
+            node: round.node.map(|node| node.try_into().map(Box::new)).transpose()?,
         })
     }
 }

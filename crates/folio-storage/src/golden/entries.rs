@@ -41,6 +41,7 @@ pub(super) fn entries() -> Vec<Sample> {
         results: vec![result.clone()],
         usage: usage(),
         correction: None,
+        node: None,
     };
     let approver = Approver { roles: vec![Role::Admin], not_by_requester: true };
     let requirement = Some(ApprovalRequirement { rule: "Two eyes".into(), approver });
@@ -131,6 +132,9 @@ pub(super) fn entries() -> Vec<Sample> {
         sample("ended_cancelled", ended(End::Cancelled, vec![])),
         sample("ended_expired", ended(End::Expired, vec![])),
         sample("ended_superseded", ended(End::Superseded, vec![])),
+        sample("summary", Entry::Summary(summary())),
+        sample("round_of_node", Entry::Round(Box::new(node_round()))),
+        sample("accepted_with_graph", Entry::Accepted(Box::new(accepted_with_graph()))),
         sample("imported", Entry::Imported(Imported { messages: messages(), working: working(), position: None })),
         sample(
             "accepted_with_position",
@@ -181,6 +185,7 @@ fn accepted() -> Accepted {
             profile: None,
             credit_budget: None,
             direct_call: None,
+            summarizes: false,
         },
         truncate_to: Some(4),
         working: working(),
@@ -217,8 +222,63 @@ fn accepted_with_profile() -> Accepted {
         running_seconds: Some(120),
         credit_budget: Some(5_000),
         answer: AnswerType::Json { schema: json!({"type": "object", "required": ["total"]}) },
+        graph: [].into(),
     };
     Accepted { options: TurnOptions { profile: Some(profile), ..accepted.options.clone() }, ..accepted }
+}
+
+fn accepted_with_graph() -> Accepted {
+    let accepted = accepted_with_profile();
+    let route = TurnNode {
+        name: "classify_intent".into(),
+        kind: NodeKind::Route,
+        tools: Vec::new(),
+        answer_type: "UserIntent".into(),
+        schema: json!({"type": "object", "required": ["intent_type"]}),
+        checks: Vec::new(),
+        text_members: Vec::new(),
+        default_answer: Some(json!({"intent_type": "unknown"})),
+        routes: TurnRoutes {
+            member: "intent_type".into(),
+            by_value: vec![("qa".into(), "qa_agent".into())],
+            otherwise: Some("qa_agent".into()),
+        },
+    };
+    let agent = TurnNode {
+        name: "qa_agent".into(),
+        kind: NodeKind::Answer,
+        tools: vec!["retrieve_documents".into()],
+        answer_type: "AnswerResponse".into(),
+        schema: json!({"type": "object", "required": ["answer"]}),
+        checks: vec![AnswerCheck::Sources, AnswerCheck::Calculated],
+        text_members: vec!["answer".into()],
+        default_answer: None,
+        routes: TurnRoutes::default(),
+    };
+    let profile = accepted.options.profile.clone().map(|profile| TurnProfile {
+        answer: AnswerType::Text,
+        graph: [route, agent].into(),
+        subject: Subject::Organization,
+        ..profile
+    });
+    Accepted { options: TurnOptions { profile, summarizes: true, ..accepted.options.clone() }, ..accepted }
+}
+
+fn node_round() -> Round {
+    let end =
+        NodeEnd { answer: Some(json!({"intent_type": "unknown"})), is_default: true, next: Some("qa_agent".into()) };
+    let node = RoundNode {
+        name: "classify_intent".into(),
+        kind: NodeKind::Route,
+        answer_type: "UserIntent".into(),
+        end: Some(end),
+    };
+    Round { turn: 5, round: 1, model: "model".into(), usage: usage(), node: Some(Box::new(node)), ..Round::default() }
+}
+
+fn summary() -> Summary {
+    let text = "The user asked for the total.".to_owned();
+    Summary { turn: 5, from: 11, to: 20, messages: 24, text, usage: usage(), at: at() }
 }
 
 fn accepted_with_budget() -> Accepted {

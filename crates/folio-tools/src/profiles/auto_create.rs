@@ -28,6 +28,7 @@ pub(super) fn profile(options: &Options) -> Profile {
         limits: ProfileLimits { model_calls: 30, running_time, credit_budget },
         model: None,
         answer: ProfileAnswer::Text,
+        graph: &[],
         has_own_usage: true,
     }
 }

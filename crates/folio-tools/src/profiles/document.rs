@@ -18,6 +18,7 @@ pub(super) fn profile() -> Profile {
         limits: ProfileLimits { model_calls: 10, running_time: None, credit_budget: None },
         model: None,
         answer: ProfileAnswer::Text,
+        graph: &[],
         has_own_usage: false,
     }
 }

@@ -26,6 +26,7 @@ pub(super) fn profile() -> Profile {
         },
         model: None,
         answer: ProfileAnswer::Text,
+        graph: &[],
         has_own_usage: false,
     }
 }

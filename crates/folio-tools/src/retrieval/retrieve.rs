@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use folio_resources::Document;
+use folio_types::profile::Subject;
 use folio_types::{DocumentId, limits};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -66,7 +67,11 @@ impl ReadCall for RetrieveDocuments {
         let document_ids = self.document_ids.iter().flatten().map(id).collect::<Result<Vec<_>, _>>()?;
         let tag_ids = arguments::tag_ids(&self.tag_ids.unwrap_or_default())?;
         let query = PassageQuery {
-            filter: PassageFilter { document_ids, tag_ids, ..PassageFilter::default() },
+            filter: PassageFilter {
+                document_ids: permitted(context, document_ids)?,
+                tag_ids,
+                ..PassageFilter::default()
+            },
             limit: self.limit.unwrap_or(LIMIT_DEFAULT),
             ..PassageQuery::new(self.query)
         };
@@ -79,6 +84,21 @@ impl ReadCall for RetrieveDocuments {
         }
         Ok(result)
     }
+}
+
+/// Returns the documents of the search. If the thread is about the organization and has documents, only these are searched.
+fn permitted(context: &CallContext, named: Vec<DocumentId>) -> Result<Vec<DocumentId>, ToolError> {
+    let of_thread = &context.documents;
+    if context.subject != Some(Subject::Organization) || of_thread.is_empty() {
+        return Ok(named);
+    }
+    if let Some(other) = named.iter().find(|id| !of_thread.contains(id)) {
+        let message = format!(
+            "document_ids: {other} is not a document of this conversation; omit document_ids to search all of them"
+        );
+        return Err(ToolError::ForModel(message));
+    }
+    Ok(if named.is_empty() { of_thread.clone() } else { named })
 }
 
 fn row(passage: &FoundPassage) -> Value {

@@ -25,6 +25,7 @@ async fn fixture() -> Fixture {
         limits: ProfileLimits { model_calls: 10, running_time: None, credit_budget: None },
         model: None,
         answer: ProfileAnswer::Text,
+        graph: &[],
         has_own_usage: false,
     };
     let tools = Registry::new([links::tool()], vec![profile]).unwrap().profile("auditor").unwrap();

@@ -4,6 +4,7 @@
 //! A command uses a server, or with `--data` the stores of a folder in this process. It returns a [`View`], which
 //! [`DataArguments::run`] prints in the requested format. Progress and notes are printed on stderr.
 
+pub(crate) mod ask;
 pub(crate) mod batch;
 pub(crate) mod dictionary;
 mod dictionary_question;

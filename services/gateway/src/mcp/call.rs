@@ -68,7 +68,7 @@ pub(super) async fn run(
     }
 }
 
-fn request_id(params: &Map<String, Value>) -> Result<Option<RequestId>, Failure> {
+pub(super) fn request_id(params: &Map<String, Value>) -> Result<Option<RequestId>, Failure> {
     let value = params.get("_meta").and_then(|meta| meta.get(REQUEST_ID));
     let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(None) };
     let id = value.as_str().and_then(|text| text.parse().ok());
@@ -108,17 +108,31 @@ fn is_over(error: &Error) -> bool {
 
 /// Waits for the end or the pause of a turn.
 async fn follow(client: &Client, events: EventStream) -> Result<Outcome, Failure> {
+    match closed_turn(client, events).await {
+        Ok(turn) => of_turn(client, turn).await,
+        Err(lost) => Ok(Outcome::Ended(lost)),
+    }
+}
+
+/// Returns the state of a turn after its end or pause. Err: the result of a call whose turn is lost or cannot be read.
+pub(super) async fn ended_turn(client: &Client, events: EventStream) -> Result<TurnView, Value> {
+    let turn_id = closed_turn(client, events).await?;
+    client.run(GetTurn { turn_id }).await.map_err(refused)
+}
+
+/// Returns the id of a turn after its end or pause. Err: the result of a call whose stream is lost.
+async fn closed_turn(client: &Client, events: EventStream) -> Result<TurnId, Value> {
     let mut events = client.api.bounded_events(events);
     let mut turn = None;
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) if event.kind.is_closing() => return of_turn(client, event.turn).await,
+            Ok(event) if event.kind.is_closing() => return Ok(event.turn),
             Ok(event) => turn = Some(event.turn),
-            Err(error) => return Ok(Outcome::Ended(lost(error, turn.as_ref()))),
+            Err(error) => return Err(lost(error, turn.as_ref())),
         }
     }
     let error = Error::unavailable(Reason::NodeLost, "the stream of the turn ended early");
-    Ok(Outcome::Ended(lost(error, turn.as_ref())))
+    Err(lost(error, turn.as_ref()))
 }
 
 /// Returns the outcome of a turn. Asks the user of the client to decide if the client can and the caller may.
@@ -244,6 +258,7 @@ mod tests {
             thinking: String::new(),
             calls: vec![call],
             results: results.into_iter().map(result).collect(),
+            node: None,
         };
         TurnView { status, rounds: vec![round], ..TurnView::new(turn, "m", "text") }
     }

@@ -10,6 +10,7 @@
 //! and the resources are operations (`tools`, `resources`). The face has no rule of its own about what a caller may do.
 
 mod approval;
+mod assistant;
 mod call;
 mod message;
 mod passages;

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::Client;
+use super::assistant;
 use super::call::{self, Outcome};
 use super::message::Failure;
 use super::passages;
@@ -52,6 +53,7 @@ pub(super) async fn list(client: &Client) -> Result<Value, Failure> {
     }
     tools.extend(passages::tools().into_iter().filter(|(declaration, _)| may(declaration)).map(|(_, tool)| tool));
     if may(&ChatCommand::DECLARATION) {
+        tools.push(assistant::description());
         let profile = registry()?.profile(DOCUMENT_PROFILE)?;
         tools.extend(profile.specs().filter(|spec| spec.name != FIND_TOOLS).map(conversation_tool));
     }
@@ -124,6 +126,7 @@ pub(super) async fn call(client: &Client, mut params: Map<String, Value>) -> Res
         SEARCH_DOCUMENTS => search(client, arguments).await,
         passages::SEARCH => passages::search(client, arguments).await,
         passages::GET_SECTION => passages::section(client, arguments).await,
+        assistant::ASK => return assistant::ask(client, arguments, &params).await,
         GET_TURN => get_turn(client, arguments).await,
         CANCEL_TURN => cancel_turn(client, arguments).await,
         _ => return call::run(client, name, arguments, &params).await,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use folio_history::command::ApproveAnswer;
 use folio_history::event::Event;
+use folio_history::journal::TurnNode;
 use folio_history::peer::EventStream;
 use folio_operations::approvals::{
     ListPendingApprovals, PendingApproval, PendingApprovals, PendingChange, WatchPendingApprovals,
@@ -225,6 +226,22 @@ fn profile(tools: &ProfileTools) -> v1::Profile {
         model: profile.model.unwrap_or_default().to_owned(),
         delegates: profile.delegates.iter().map(|name| (*name).to_owned()).collect(),
         answer_schema_json: tools.answer().schema().map(json::text).unwrap_or_default(),
+        graph: tools.graph().iter().map(profile_node).collect(),
+    }
+}
+
+fn profile_node(node: &TurnNode) -> v1::ProfileNode {
+    let mut next_nodes: Vec<String> = node.routes.by_value.iter().map(|(_, next)| next.clone()).collect();
+    next_nodes.extend(node.routes.otherwise.clone());
+    next_nodes.sort_unstable();
+    next_nodes.dedup();
+    v1::ProfileNode {
+        name: node.name.clone(),
+        kind: v1::NodeKind::from(node.kind).into(),
+        tools: node.tools.clone(),
+        answer_type: node.answer_type.clone(),
+        answer_schema_json: json::text(&node.schema),
+        next_nodes,
     }
 }
 

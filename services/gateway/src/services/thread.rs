@@ -1,9 +1,9 @@
 //! Serves `ThreadService`.
 
 use folio_history::thread::ThreadView;
-use folio_operations::threads::{GetThread, ListThreads, ThreadMessage, ThreadPage};
+use folio_operations::threads::{GetThread, ListThreads, ListToolUses, ThreadMessage, ThreadPage, ToolUse};
 use folio_operations::{Call, ListPage};
-use folio_proto::{fields, thread, v1};
+use folio_proto::{fields, json, thread, time, v1};
 use tonic::Request;
 use v1::thread_service_server::ThreadService;
 
@@ -48,6 +48,21 @@ impl ThreadService for Api {
         }
     );
 
+    read!(
+        list_tool_uses,
+        ListToolUsesRequest,
+        ListToolUsesResponse,
+        |request| {
+            let thread_id = fields::id("thread_id", &request.thread_id)?;
+            ListToolUses { thread_id, list: list_request!(request) }
+        },
+        |page: ListPage<ToolUse>| v1::ListToolUsesResponse {
+            tool_uses: page.items.iter().map(tool_use).collect(),
+            next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
+        }
+    );
+
     async fn rename_thread(&self, request: Request<v1::RenameThreadRequest>) -> RpcResult<v1::RenameThreadResponse> {
         let call = |request| Ok(Call::new(thread::rename(&request)?));
         self.call(request, call, |renamed| v1::RenameThreadResponse { thread: Some((&renamed).into()) }).await
@@ -67,4 +82,17 @@ impl ThreadService for Api {
 fn message(message: &ThreadMessage) -> v1::Message {
     let turn_id = message.turn.as_ref().map(ToString::to_string).unwrap_or_default();
     v1::Message { count: message.count, turn_id, ..(&message.message).into() }
+}
+
+fn tool_use(found: &ToolUse) -> v1::ToolUse {
+    v1::ToolUse {
+        call_id: found.call.to_string(),
+        turn_id: found.call.turn.to_string(),
+        tool: found.tool.clone(),
+        input_json: json::text(&found.input),
+        output: found.output.clone().unwrap_or_default(),
+        status: found.status.map_or(v1::CallStatus::Unspecified, Into::into).into(),
+        time: found.at.map(time::to_proto),
+        node: found.node.clone().unwrap_or_default(),
+    }
 }

@@ -26,6 +26,7 @@ fn turn_profile() -> TurnProfile {
         running_seconds: None,
         credit_budget: None,
         answer: AnswerType::Text,
+        graph: folio_history::graph::no_graph(),
     }
 }
 

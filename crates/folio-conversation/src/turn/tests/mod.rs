@@ -3,6 +3,7 @@
 mod children;
 mod direct_call;
 mod ends;
+mod graph;
 mod group;
 
 mod model_check;

@@ -408,6 +408,7 @@ pub(super) fn start(ticket: Ticket, request: &str, text: &str) -> Start {
             profile: None,
             credit_budget: None,
             direct_call: None,
+            summarizes: false,
         },
         truncate_to: None,
         if_busy: IfBusy::Reject,
@@ -428,6 +429,7 @@ pub(super) fn profile() -> TurnProfile {
         running_seconds: None,
         credit_budget: None,
         answer: AnswerType::Text,
+        graph: folio_history::graph::no_graph(),
     }
 }
 

@@ -49,6 +49,7 @@ fn agent(name: &'static str, instructions: &'static str, tools: &'static [Profil
         limits: ProfileLimits { model_calls, running_time: Some(RUNNING_TIME), credit_budget: None },
         model: None,
         answer: ProfileAnswer::Text,
+        graph: &[],
         has_own_usage: true,
     }
 }

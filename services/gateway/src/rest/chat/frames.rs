@@ -41,6 +41,8 @@ impl Frames {
     pub(super) fn of(&mut self, event: &Event, paused: Option<&TurnView>) -> Vec<Value> {
         match &event.kind {
             EventKind::TurnStarted { .. }
+            | EventKind::NodeStarted { .. }
+            | EventKind::NodeEnded { .. }
             | EventKind::WaitingForStore { .. }
             | EventKind::TasksStarted { .. }
             | EventKind::TaskEnded { .. } => Vec::new(),

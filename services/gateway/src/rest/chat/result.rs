@@ -186,6 +186,7 @@ pub(super) mod tests {
             thinking: String::new(),
             calls: vec![call(number, 1, false), call(number, 2, false)],
             results: (1..=results).map(result).collect(),
+            node: None,
         }
     }
 

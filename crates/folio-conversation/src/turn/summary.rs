@@ -1,0 +1,66 @@
+//! The summary of messages that left the window: a model call before the first round of a turn, which never fails the turn.
+//!
+//! The call has the round number 0. Its entry is appended before the first round. If the owner dies before, the next owner that
+//! continues the turn repeats the call under its epoch; else the next turn makes it, because the messages are still without a
+//! summary.
+
+use folio_history::TurnRecord;
+use folio_history::journal::{Entry, Summary};
+use folio_types::message::Usage;
+use folio_types::{Timestamp, limits};
+
+use super::append::AfterAppend;
+use super::effect::ModelCall;
+use super::machine::{ActiveModelCall, State};
+use super::{Effect, Machine, Reply};
+
+/// Number of the round of a summary.
+pub(crate) const SUMMARY_ROUND: u32 = 0;
+
+impl Machine {
+    /// Starts the model call of a due summary. False: no summary is due.
+    pub(super) fn summarize(&mut self) -> bool {
+        let Some(record) = self.history.open() else { return false };
+        let is_first = record.rounds.is_empty() && self.summary_turn != Some(record.number());
+        if !record.accepted.options.summarizes || !is_first || self.history.due_summary().is_none() {
+            return false;
+        }
+        let attempt = record.takeovers.saturating_add(1);
+        let call = ModelCall {
+            turn: record.id(&self.header.id),
+            round: SUMMARY_ROUND,
+            attempt,
+            epoch: self.header.epoch,
+            model: record.accepted.options.model.clone(),
+            time_left: None,
+        };
+        self.summary_turn = Some(record.number());
+        let (text, thinking) = Default::default();
+        self.state = State::Calling(ActiveModelCall { round: SUMMARY_ROUND, attempt, text, thinking });
+        self.effects.push(Effect::CallModel(call));
+        true
+    }
+
+    /// Handles the answer of a summary: appends it, and then continues the turn.
+    pub(super) fn summarized(&mut self, now: Timestamp, reply: Reply) {
+        let range = self.history.due_summary();
+        let turn = self.history.open().map_or(0, TurnRecord::number);
+        let mut text = reply.text;
+        text.truncate(text.floor_char_boundary(limits::SUMMARY_BYTES));
+        let Some(range) = range.filter(|_| !text.trim().is_empty()) else {
+            return self.not_summarized(now, reply.usage);
+        };
+        let (from, to, messages) = (range.from, range.to, range.messages);
+        let summary = Summary { turn, from, to, messages, text, usage: reply.usage, at: now };
+        let change = self.phase_change(self.working_phase());
+        self.append(now, vec![Entry::Summary(summary)], change, AfterAppend::Written);
+    }
+
+    /// Continues the turn without a summary, because its model call failed.
+    pub(super) fn not_summarized(&mut self, now: Timestamp, usage: Usage) {
+        if let Some(record) = self.open_mut() {
+            record.usage = record.usage.plus(usage);
+        }
+        self.advance(now);
+    }
+}

@@ -1,0 +1,136 @@
+//! Summaries of messages that left the window of the model.
+//!
+//! A summary contains whole segments from the start of the thread. Messages that no summary contains yet stay in the window,
+//! so that a model always receives each message or its summary.
+
+use folio_types::limits::{SUMMARY_MESSAGES_MIN, WINDOW_MESSAGES};
+
+use super::History;
+use crate::journal::Summary;
+use folio_types::message::Message;
+
+/// The messages that the next summary adds to the newest one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SummaryRange {
+    /// The first and the last message, counted as in `Message.count` of the API, from 1.
+    pub from: u32,
+    pub to: u32,
+    /// Number of visible messages that the summary will contain.
+    pub messages: u32,
+    /// The added messages, in order.
+    pub added: Vec<Message>,
+}
+
+impl History {
+    /// Returns the newest summary. None: no message is summarized.
+    pub fn summary(&self) -> Option<&Summary> {
+        self.summaries.last()
+    }
+
+    /// Returns the range of the next summary. None: fewer than [`SUMMARY_MESSAGES_MIN`] messages before the newest turn have left
+    /// the window since the newest summary.
+    pub fn due_summary(&self) -> Option<SummaryRange> {
+        let total = self.positions.last()?.messages;
+        let left = total.saturating_sub(u32::try_from(WINDOW_MESSAGES).unwrap_or(u32::MAX));
+        let (covered, counted) = self.summary().map_or((0, 0), |summary| (summary.messages, summary.to));
+        if left.saturating_sub(covered) < SUMMARY_MESSAGES_MIN {
+            return None;
+        }
+        let end = self.positions.iter().find(|position| position.messages >= left)?;
+        let (skipped, added) = (covered as usize, end.messages.saturating_sub(covered) as usize);
+        let added = self.messages().skip(skipped).take(added).map(|visible| visible.message).collect();
+        Some(SummaryRange { from: counted.saturating_add(1), to: end.counted, messages: end.messages, added })
+    }
+
+    /// Returns the maximum number of messages before the newest turn that its model receives. With summaries, messages that no
+    /// summary contains are among them, as far as a failed summary does not make them too many.
+    pub fn window_messages(&self, summarizes: bool) -> usize {
+        if !summarizes {
+            return WINDOW_MESSAGES;
+        }
+        let total = self.positions.last().map_or(0, |position| position.messages);
+        let covered = self.summary().map_or(0, |summary| summary.messages);
+        let uncovered = usize::try_from(total.saturating_sub(covered)).unwrap_or(usize::MAX);
+        uncovered.clamp(WINDOW_MESSAGES, 2 * WINDOW_MESSAGES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::UserId;
+    use folio_types::message::Usage;
+
+    use super::*;
+    use crate::journal::{Accepted, End, Ended, Entry};
+    use folio_types::message::FinishReason;
+    use jiff::Timestamp;
+
+    fn turn(number: u32, keep: Option<u32>) -> [Entry; 2] {
+        let (user, at) = (UserId::derive(&["u"]), Timestamp::UNIX_EPOCH);
+        let request = format!("r{number}").parse().unwrap();
+        let accepted = Accepted::new(number, request, user, &format!("question {number}"), at);
+        let accepted = Accepted { truncate_to: keep, ..accepted };
+        let text = format!("answer {number}");
+        let end = End::Completed { text, thinking: Vec::new(), finish: FinishReason::Stop };
+        [Entry::Accepted(Box::new(accepted)), Entry::Ended(Box::new(Ended::new(number, end, 2, at)))]
+    }
+
+    fn started(number: u32) -> Entry {
+        let [accepted, _] = turn(number, None);
+        accepted
+    }
+
+    fn chat(turns: u32) -> History {
+        History::fold((1..=turns).flat_map(|number| turn(number, None)).chain([started(turns + 1)]))
+    }
+
+    fn summarize(history: &mut History, turn: u32) -> SummaryRange {
+        let range = history.due_summary().unwrap();
+        let (from, to, messages) = (range.from, range.to, range.messages);
+        let (text, usage, at) = ("earlier".to_owned(), Usage::default(), Timestamp::UNIX_EPOCH);
+        history.push(Entry::Summary(Summary { turn, from, to, messages, text, usage, at }));
+        range
+    }
+
+    #[test]
+    fn a_summary_is_due_when_ten_messages_left_the_window() {
+        assert_eq!(chat(14).due_summary(), None, "28 messages, of which 8 left");
+        let mut history = chat(15);
+        let range = summarize(&mut history, 16);
+        assert_eq!((range.from, range.to, range.messages, range.added.len()), (1, 10, 10, 10));
+        assert_eq!(range.added[0], Message::user("question 1"));
+        assert_eq!(history.due_summary(), None);
+        assert_eq!(history.window_messages(true), 20);
+        assert_eq!(history.window_messages(false), 20);
+    }
+
+    #[test]
+    fn messages_without_a_summary_stay_in_the_window() {
+        assert_eq!(chat(14).window_messages(true), 28);
+        assert_eq!(chat(30).window_messages(true), 40, "summaries failed");
+        assert_eq!(chat(14).window_messages(false), 20);
+    }
+
+    #[test]
+    fn each_summary_continues_at_the_end_of_the_one_before_it() {
+        let mut history = chat(15);
+        summarize(&mut history, 16);
+        let [_, ended] = turn(16, None);
+        history.push(ended);
+        (17..=20).flat_map(|number| turn(number, None)).chain([started(21)]).for_each(|entry| history.push(entry));
+        let range = summarize(&mut history, 21);
+        assert_eq!((range.from, range.to, range.added.len()), (11, 20, 10));
+    }
+
+    #[test]
+    fn a_truncation_drops_the_summaries_of_dropped_messages() {
+        let mut history = chat(15);
+        summarize(&mut history, 16);
+        let [_, ended] = turn(16, None);
+        history.push(ended);
+        turn(17, Some(12)).into_iter().for_each(|entry| history.push(entry));
+        assert_eq!(history.summary().map(|summary| summary.to), Some(10));
+        turn(18, Some(8)).into_iter().for_each(|entry| history.push(entry));
+        assert_eq!(history.summary(), None);
+    }
+}

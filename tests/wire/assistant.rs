@@ -1,0 +1,219 @@
+//! The assistant: the three conversations of its specification on files that the project makes, with the answers of llm-sim;
+//! and with a real model, if the environment names an endpoint.
+
+use folio_proto::v1;
+use folio_proto::v1::thread_service_client::ThreadServiceClient;
+use folio_testkit::office::{docx, xlsx};
+use folio_testkit::pdf::{Page, document};
+use folio_testkit::wait_for;
+use serde_json::{Value, json};
+
+use crate::LIMIT;
+use crate::client::Client;
+use crate::command_line::{folio, text};
+use crate::sandbox::Sandbox;
+
+const EXPENSE: &str = "In the March financial statement, what is the total operating expense for product line A?";
+const RISKS: &str = "Summarize the main risks discussed in the uploaded compliance report.";
+const MARGIN: &str = "From the spreadsheet, what's the net margin for product B if revenue is 4,200 and costs equal fixed 1200 plus 12% of revenue?";
+
+const KEY_POINTS: [&str; 3] = [
+    "Vendor compliance checks missing in 12% of cases",
+    "Retention policy not unified across subsidiaries",
+    "Export permissions enabled for legacy accounts",
+];
+
+/// Each node is recognized by its step in the system message.
+const SCRIPT: &str = r#"
+rules:
+  - when: {system: {contains: "Step: classify"}, user: {contains: "operating expense"}}
+    answer: {text: '{"intent_type": "qa", "confidence": 0.92, "reasoning": "A direct question about a fact in a document."}'}
+  - when: {system: {contains: "Step: classify"}, user: {contains: "Summarize"}}
+    answer: {text: '{"intent_type": "summarization", "confidence": 0.9, "reasoning": "A request for a summary."}'}
+  - when: {system: {contains: "Step: classify"}, user: {contains: "net margin"}}
+    answer: {text: '{"intent_type": "calculation", "confidence": 0.95, "reasoning": "The value must be computed."}'}
+  - when: {system: {contains: "Step: answer the question"}}
+    rounds:
+      - calls: [{name: retrieve_documents, arguments: {query: "March product line A total operating expense", limit: 1}}]
+      - text: '{"question": "{{user}}", "answer": "The total operating expense for product line A in March is $1,238,450.", "sources": ["{{last.retrieve_documents.passages.0.document_id}}"], "confidence": 0.86}'
+  - when: {system: {contains: "Step: summarize"}}
+    rounds:
+      - calls: [{name: retrieve_documents, arguments: {query: "compliance report vendor retention export permissions", limit: 1}}]
+      - text: '{"summary": "The report highlights three major risks.", "key_points": ["Vendor compliance checks missing in 12% of cases", "Retention policy not unified across subsidiaries", "Export permissions enabled for legacy accounts"], "sources": ["{{last.retrieve_documents.passages.0.document_id}}"], "confidence": 0.81}'
+  - when: {system: {contains: "Step: compute"}}
+    rounds:
+      - calls: [{name: retrieve_documents, arguments: {query: "product B fixed cost variable cost", limit: 1}}]
+      - calls: [{name: calculator, arguments: {expression: "4200 - (1200 + 0.12*4200)"}}]
+      - text: '{"formula": "net_margin = revenue - (fixed_cost + 0.12 * revenue)", "expression": "4200 - (1200 + 0.12*4200)", "result": 2496, "sources": ["{{last.retrieve_documents.passages.0.document_id}}"], "confidence": 0.9}'
+  - when: {system: {contains: "Step: update the summary"}}
+    answer: {text: '{"summary": "The user asks about the finances and the risks."}'}
+"#;
+
+/// The documents of the conversations: a PDF, a text document and a workbook.
+async fn upload(client: &Client) -> [String; 3] {
+    let statement = document(&[Page::of_lines(&[
+        "Financial statement March",
+        "Product line A",
+        "Total operating expense: $1,238,450",
+        "Product line B",
+        "Total operating expense: $802,117",
+    ])]);
+    let report = docx(
+        &[
+            "Compliance report",
+            "Vendor compliance checks are missing in 12% of cases.",
+            "The retention policy is not unified across subsidiaries.",
+            "Export permissions are still enabled for legacy accounts.",
+        ],
+        ["Risks", "3"],
+    );
+    let workbook = xlsx(&[(
+        "Product B",
+        &[
+            ("A1", "inlineStr", "Product B fixed cost"),
+            ("B1", "n", "1200"),
+            ("A2", "inlineStr", "Product B variable cost per revenue"),
+            ("B2", "n", "0.12"),
+        ],
+    )]);
+    [
+        client.upload("financial_statement_march.pdf", &statement).await,
+        client.upload("compliance_report.docx", &report).await,
+        client.upload("spreadsheet_product_b.xlsx", &workbook).await,
+    ]
+}
+
+fn search(sandbox: &Sandbox, query: &str) -> Value {
+    let output = folio(sandbox.folder(), &["search", query, "--output", "json"], &[], "");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_str(&text(&output.stdout)).unwrap()
+}
+
+async fn start() -> (Sandbox, Client, [String; 3]) {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let login = folio(sandbox.folder(), &["login", &sandbox.url()], &[], &format!("{}\n", sandbox.token()));
+    assert!(login.status.success(), "{}", text(&login.stderr));
+    let client = sandbox.client().await;
+    let documents = upload(&client).await;
+    for (query, id) in [("operating expense", 0), ("retention policy", 1), ("variable cost", 2)] {
+        wait_for("the documents are indexed", LIMIT, || async {
+            let found = search(&sandbox, query);
+            (found[0]["document_id"] == json!(documents[id])).then_some(())
+        })
+        .await;
+    }
+    (sandbox, client, documents)
+}
+
+fn question(thread: &str, text: &str) -> v1::ChatRequest {
+    v1::ChatRequest {
+        profile: "assistant".to_owned(),
+        thread_id: thread.to_owned(),
+        text: text.to_owned(),
+        ..Default::default()
+    }
+}
+
+fn answer(completed: &v1::Completed) -> Value {
+    serde_json::from_str(&completed.answer_json).unwrap()
+}
+
+async fn state(client: &Client, thread: &str) -> Value {
+    let state = client.thread(thread).await.thread.unwrap().working_state.unwrap();
+    serde_json::from_str(&state.profile_state_json).unwrap()
+}
+
+#[tokio::test]
+async fn the_three_conversations_have_typed_answers_with_sources() {
+    let (sandbox, client, [statement, report, workbook]) = start().await;
+
+    let events = client.send(question("", EXPENSE)).await.unwrap();
+    let thread = events.thread();
+    let events = events.end().await;
+    let names: Vec<&str> = events.iter().map(crate::client::event_name).collect();
+    let position = |name: &str| names.iter().rposition(|found| *found == name).unwrap();
+    assert_eq!(names.iter().filter(|name| **name == "node_ended").count(), 3, "{names:?}");
+    assert!(!names.contains(&"text_delta"), "{names:?}");
+    let answered = events.iter().find_map(|event| match event.kind.as_ref().unwrap() {
+        v1::event::Kind::NodeEnded(ended) => ended.node.clone().filter(|node| node.name == "qa_agent"),
+        _ => None,
+    });
+    let answered = answered.unwrap().end.unwrap().answer_json;
+    let Some(v1::event::Kind::Completed(completed)) = events.last().and_then(|event| event.kind.clone()) else {
+        panic!("{names:?}")
+    };
+    assert_eq!(answered, completed.answer_json, "the answer is sent before the memory is updated");
+    assert!(position("node_ended") < position("completed"));
+    assert_eq!(completed.answer_type, "AnswerResponse");
+    let found = answer(&completed);
+    assert_eq!(found["answer"], "The total operating expense for product line A in March is $1,238,450.");
+    assert_eq!((&found["question"], &found["sources"]), (&json!(EXPENSE), &json!([statement])));
+    assert_eq!(completed.text, found["answer"].as_str().unwrap());
+    let passage = &found["passages"][0];
+    assert_eq!((&passage["document_id"], &passage["page"]), (&json!(statement), &json!(1)), "{found}");
+    assert!(passage["quote"].as_str().unwrap().contains("$1,238,450"), "{found}");
+    assert!(found["timestamp"].as_str().unwrap().ends_with('Z'), "{found}");
+
+    let completed = client.send(question(&thread, RISKS)).await.unwrap().completed().await;
+    let found = answer(&completed);
+    assert_eq!((completed.answer_type.as_str(), &found["sources"]), ("SummarizationResponse", &json!([report])));
+    assert_eq!(found["key_points"], json!(KEY_POINTS));
+
+    let completed = client.send(question(&thread, MARGIN)).await.unwrap().completed().await;
+    let found = answer(&completed);
+    assert_eq!((completed.answer_type.as_str(), &found["sources"]), ("CalculationResponse", &json!([workbook])));
+    assert_eq!((&found["expression"], &found["result"]), (&json!("4200 - (1200 + 0.12*4200)"), &json!(2496)));
+    assert_eq!(completed.text, "4200 - (1200 + 0.12*4200) = 2496");
+
+    let state = state(&client, &thread).await;
+    let actions = ["qa_agent", "summarization_agent", "calculation_agent"];
+    let actions: Vec<&str> =
+        actions.into_iter().flat_map(|agent| ["classify_intent", agent, "update_memory"]).collect();
+    assert_eq!(state["actions_taken"], json!(actions));
+    assert_eq!(state["tools_used"], json!(["retrieve_documents", "calculator"]));
+    assert_eq!(state["active_documents"], json!([workbook, report, statement]));
+    assert_eq!(state["numeric_results"], json!([{ "expression": "4200 - (1200 + 0.12*4200)", "result": 2496 }]));
+    let summary = state["conversation_summary"].as_str().unwrap();
+    assert!(summary.contains("the finances and the risks"), "{summary}");
+
+    let request = v1::ListToolUsesRequest { thread_id: thread.clone(), ..Default::default() };
+    let mut threads: ThreadServiceClient<_> = client.threads.clone();
+    let uses = threads.list_tool_uses(request).await.unwrap().into_inner();
+    let used: Vec<(&str, &str)> =
+        uses.tool_uses.iter().map(|found| (found.tool.as_str(), found.node.as_str())).collect();
+    assert_eq!(
+        used,
+        [
+            ("retrieve_documents", "qa_agent"),
+            ("retrieve_documents", "summarization_agent"),
+            ("retrieve_documents", "calculation_agent"),
+            ("calculator", "calculation_agent"),
+        ]
+    );
+    assert!(uses.tool_uses.iter().all(|found| found.time.is_some()), "{uses:?}");
+    assert_eq!(uses.tool_uses[3].output, "\"Result: 2496\"");
+
+    // A fork after the first answer has the memory of that time.
+    let fork = v1::ForkThreadRequest { thread_id: thread.clone(), message_count: Some(2), ..Default::default() };
+    let forked = threads.fork_thread(fork).await.unwrap().into_inner().thread.unwrap();
+    let forked: Value = serde_json::from_str(&forked.working_state.unwrap().profile_state_json).unwrap();
+    assert_eq!(forked["actions_taken"], json!(["classify_intent", "qa_agent", "update_memory"]));
+    drop(sandbox);
+}
+
+#[tokio::test]
+async fn the_command_line_asks_about_named_documents() {
+    let (sandbox, _, [statement, ..]) = start().await;
+    let ask = |arguments: &[&str]| {
+        let output = folio(sandbox.folder(), &[&["ask"], arguments].concat(), &[], "");
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let shown = ask(&[EXPENSE, "--document", "financial_statement_march.pdf"]);
+    assert!(shown.contains("$1,238,450.") && shown.contains("[1] financial_statement_march.pdf, page 1:"), "{shown}");
+    let found: Value = serde_json::from_str(&ask(&[EXPENSE, "--output", "json"])).unwrap();
+    assert_eq!((&found["type"], &found["answer"]["sources"]), (&json!("AnswerResponse"), &json!([statement])));
+    let thread = found["thread_id"].as_str().unwrap();
+    let next: Value = serde_json::from_str(&ask(&[MARGIN, "--thread", thread, "--output", "json"])).unwrap();
+    assert_eq!((&next["answer"]["result"], &next["thread_id"]), (&json!(2496), &json!(thread)));
+}
