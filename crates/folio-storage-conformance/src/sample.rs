@@ -5,22 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use folio_resources::{
-    AllowedMcpTool, CellState, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, DictionaryEntryPatch,
-    Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter,
-    FilledCell, Kind, McpServer, McpServerChange, McpServerFilter, McpToolText, MemberRule, ModelDefaults,
-    ModelSettings, ModelSettingsChange, ModelSettingsId, NewDictionaryEntry, NewPrompt, NewProposal, NewStack,
-    NewToken, Organization, OrganizationChange, OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter,
-    PromptUpdate, Proposal, ProposalChange, ProposalFilter, ProposalOutcome, ProposalState, ProposedResources,
-    Provenance, Resource, ResourceWrite, Schema, SchemaChange, SchemaFilter, Stack, StackChange, StackFilter,
-    StackMembers, StackPatch, StackRow, StackRowChange, StackRowFilter, Tag, TagChange, TagFilter, TagRunsPatch,
-    TokenChange, TokenFilter, TokenRecord, User, UserChange, UserFilter, WebhookEndpoint, WebhookEndpointChange,
-    WebhookEndpointFilter,
+    AllowedMcpTool, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, DictionaryEntryPatch, Document,
+    DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind, McpServer,
+    McpServerChange, McpServerFilter, McpToolText, ModelDefaults, ModelSettings, ModelSettingsChange, ModelSettingsId,
+    NewDictionaryEntry, NewPrompt, NewProposal, NewStack, NewToken, Organization, OrganizationChange,
+    OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange,
+    ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Provenance, Resource, ResourceWrite, Schema,
+    SchemaChange, SchemaFilter, Stack, StackRow, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter,
+    TokenRecord, User, UserChange, UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;
 use folio_types::{
-    DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Result, Role, SchemaId, SchemaRevId, StackId, System,
-    TagId, UserId,
+    DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Result, Role, SchemaId, SchemaRevId, System, TagId, UserId,
 };
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -28,6 +25,8 @@ use serde_json::{Value, json};
 use super::Outcome;
 use super::context::{create_document, create_extraction, part_of};
 use super::resources::{Run, list, lists, read};
+
+mod stacks;
 
 /// The values of a sample. A kind ignores the values for which it has no field.
 #[derive(Debug, Clone)]
@@ -306,82 +305,6 @@ impl Sample for Proposal {
             all.clone(),
             ProposalFilter { any_prompt: vec![seed.prompt().of], ..all.clone() },
             ProposalFilter { any_prompt: vec![seed.prompt().of], any_state: vec![ProposalState::Accepted], ..all },
-        ]
-    }
-}
-
-/// Returns the members of a stack: documents with all linked tags and a value.
-fn members(seed: &Seed) -> StackMembers {
-    StackMembers::Rule(MemberRule { tags: seed.all(), metadata: seed.metadata("Köln") })
-}
-
-impl Sample for Stack {
-    fn create(seed: &Seed) -> StackChange {
-        StackChange::Create(Box::new(NewStack {
-            name: seed.name.clone(),
-            description: seed.content.to_string(),
-            members: members(seed),
-            model: None,
-            review_rule: None,
-            auto_fill: None,
-        }))
-    }
-
-    fn update(seed: &Seed) -> StackChange {
-        StackChange::Update(Box::new(StackPatch {
-            name: Some(seed.name.clone()),
-            description: Some(seed.content.to_string()),
-            members: Some(members(seed)),
-            ..StackPatch::default()
-        }))
-    }
-
-    fn filters(seed: &Seed) -> Vec<StackFilter> {
-        let all = StackFilter::default();
-        vec![
-            all.clone(),
-            StackFilter { name_search: Some(seed.name.clone()), ..all.clone() },
-            StackFilter { name: Some(seed.name.clone()), ..all.clone() },
-            StackFilter { tag: seed.all().into_iter().next(), ..all.clone() },
-            StackFilter { has_auto_fill: true, ..all },
-        ]
-    }
-}
-
-/// Returns the stack of a row.
-fn stack(seed: &Seed) -> StackId {
-    seed.all().into_iter().next().unwrap_or_else(|| StackId::derive(&["missing"]))
-}
-
-impl Sample for StackRow {
-    fn create(seed: &Seed) -> StackRowChange {
-        StackRowChange::Create { stack: stack(seed), document: seed.document() }
-    }
-
-    fn update(seed: &Seed) -> StackRowChange {
-        let cell = FilledCell {
-            column: 1,
-            revision: 1,
-            value: Some(json!({ "name": seed.name, "content": seed.content })),
-            confidence: Some(0.5),
-            citation: None,
-        };
-        StackRowChange::Fill {
-            stack: stack(seed),
-            document: seed.document(),
-            cells: vec![cell],
-            columns: Vec::new(),
-            rule: None,
-            text_generation: None,
-        }
-    }
-
-    fn filters(seed: &Seed) -> Vec<StackRowFilter> {
-        let all = StackRowFilter { stack: Some(stack(seed)), ..StackRowFilter::default() };
-        vec![
-            all.clone(),
-            StackRowFilter { document: Some(seed.document()), ..all.clone() },
-            StackRowFilter { cell_state: Some(CellState::Filled), ..all },
         ]
     }
 }
