@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use folio_resources::{
-    AllowedMcpTool, DictionaryEntry, DictionaryEntryChange, DictionaryEntryFilter, DictionaryEntryPatch, Document,
-    DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, ExtractionFilter, Kind, McpServer,
-    McpServerChange, McpServerFilter, McpToolText, ModelDefaults, ModelSettings, ModelSettingsChange, ModelSettingsId,
-    NewDictionaryEntry, NewPrompt, NewProposal, NewStack, NewToken, Organization, OrganizationChange,
-    OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange,
-    ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Provenance, Resource, ResourceWrite, Schema,
+    AllowedMcpTool, DictionaryEntry, Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction,
+    ExtractionChange, ExtractionFilter, Kind, McpServer, McpServerChange, McpServerFilter, McpToolText, ModelDefaults,
+    ModelSettings, ModelSettingsChange, ModelSettingsId, NewPrompt, NewProposal, NewToken, Organization,
+    OrganizationChange, OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal,
+    ProposalChange, ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema,
     SchemaChange, SchemaFilter, Stack, StackRow, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter,
     TokenRecord, User, UserChange, UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
 };
@@ -26,6 +25,7 @@ use super::Outcome;
 use super::context::{create_document, create_extraction, part_of};
 use super::resources::{Run, list, lists, read};
 
+mod dictionary;
 mod stacks;
 
 /// The values of a sample. A kind ignores the values for which it has no field.
@@ -135,53 +135,6 @@ impl Sample for Tag {
             all.clone(),
             TagFilter { name_search: Some(seed.name.clone()), ..all.clone() },
             TagFilter { name: Some(seed.name.clone()), ..all },
-        ]
-    }
-}
-
-/// Returns the tag and the provenance of a dictionary entry.
-fn meaning(seed: &Seed) -> (String, Provenance) {
-    let provenance = match seed.content % 3 {
-        0 => Provenance::Person,
-        1 => Provenance::Agent,
-        _ => Provenance::Inferred { confidence: 0.5 },
-    };
-    (format!("Region {}", seed.content), provenance)
-}
-
-impl Sample for DictionaryEntry {
-    fn create(seed: &Seed) -> DictionaryEntryChange {
-        let (tag, provenance) = meaning(seed);
-        DictionaryEntryChange::Create(Box::new(NewDictionaryEntry {
-            term: seed.name.clone(),
-            expansion: seed.content.to_string(),
-            disambiguation: Some("in sales".to_owned()),
-            tags: vec![tag],
-            sources: seed.all(),
-            provenance,
-        }))
-    }
-
-    fn update(seed: &Seed) -> DictionaryEntryChange {
-        let (tag, provenance) = meaning(seed);
-        DictionaryEntryChange::Update(Box::new(DictionaryEntryPatch {
-            term: Some(seed.name.clone()),
-            expansion: Some(seed.content.to_string()),
-            disambiguation: Some(None),
-            tags: Some(vec![tag]),
-            sources: Some(seed.all()),
-            provenance: Some(provenance),
-        }))
-    }
-
-    fn filters(seed: &Seed) -> Vec<DictionaryEntryFilter> {
-        let ((tag, provenance), all) = (meaning(seed), DictionaryEntryFilter::default());
-        vec![
-            all.clone(),
-            DictionaryEntryFilter { term_search: Some(seed.name.clone()), ..all.clone() },
-            DictionaryEntryFilter { term: Some(seed.name.to_uppercase()), ..all.clone() },
-            DictionaryEntryFilter { all_tags: vec![tag.to_lowercase()], ..all.clone() },
-            DictionaryEntryFilter { provenance: Some(provenance.name().to_owned()), ..all },
         ]
     }
 }
