@@ -7,7 +7,8 @@
 //! of the principal.
 //!
 //! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`mcp`] contains the port to the MCP servers of organizations. [`policy`] evaluates the approval policy of the
-//! organization. [`score`] compares extracted values with expected ones, for evaluations.
+//! organization. [`score`] compares extracted values with expected ones, for evaluations. [`stack`] contains the tools, the aggregates
+//! and the jobs of tables over many documents.
 
 mod arguments;
 pub mod auto_create;
@@ -36,6 +37,7 @@ mod schemas;
 pub mod score;
 pub mod sections;
 mod spelling;
+pub mod stack;
 mod subject;
 mod tags;
 pub mod tasks;

@@ -15,6 +15,11 @@ pub const COORDINATOR_PROFILE: &str = "coordinator";
 /// Name of the profile of the agent that writes an extraction.
 pub const EXTRACTION_PROFILE: &str = "extraction";
 
+/// Name of the profile of the agent that defines the table of a stack with a person.
+pub const STACK_PROFILE: &str = "stack";
+/// Name of the profile of the agent that fills the row of one document of a stack.
+pub const STACK_ROW_PROFILE: &str = "stack_row";
+
 named_enum! {
     /// The kind of a [`Subject`].
     pub enum SubjectKind {

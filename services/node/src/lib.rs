@@ -8,9 +8,11 @@
 mod agent_jobs;
 mod auto_create_jobs;
 mod extraction_jobs;
+mod item_budgets;
 mod node;
 mod owners;
 mod peer;
+mod stack_jobs;
 
 pub use folio_conversation::{Options, SharedTurnStores};
 pub use node::{ClusterParts, JobParts, Node, NodeParts};

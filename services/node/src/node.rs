@@ -31,6 +31,7 @@ use crate::agent_jobs::{AgentJobs, AgentRuns, TurnRunner};
 use crate::auto_create_jobs::AutoCreateJobs;
 use crate::extraction_jobs::ExtractionJobs;
 use crate::owners::ClusterOwners;
+use crate::stack_jobs::{StackFillJobs, StackPlanJobs};
 
 /// Delay before the next attempt of a failed restart.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -284,6 +285,8 @@ async fn start_jobs(
     let meter: SharedMeter = Arc::new(OperationMeter::new(Arc::clone(&parts.meter), AUTO_CREATE_PROFILE));
     let automatic = ToolResources { meter, ..resources.clone() };
     kinds.push(Arc::new(AutoCreateJobs { resources: automatic, options, runs }));
+    kinds.push(Arc::new(StackPlanJobs { resources: resources.clone() }));
+    kinds.push(Arc::new(StackFillJobs { resources: resources.clone(), runs: Arc::clone(&agent) }));
     kinds.push(Arc::new(ExtractionJobs { resources, agent }));
     let dependencies = folio_jobs::Dependencies {
         stores: parts.stores.clone(),

@@ -34,6 +34,7 @@ mod item_run;
 mod page;
 mod pick_up;
 mod queue;
+mod stack;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -62,6 +63,7 @@ pub use item_run::ItemRun;
 pub use page::{JobPage, JobPages};
 pub use pick_up::{OpenJobRow, RowAction, row_action};
 pub use queue::{DELIVERY_KIND, EXTRACTION_KIND, JobQueue};
+pub use stack::{STACK_FILL_KIND, STACK_PLAN_KIND, StackFillInput, StackPlanInput};
 pub use write::{ItemOutcome, JobDecision, JobRecord, JobWrite, JobWritten, decide};
 
 /// The name of jobs in lists and errors.
