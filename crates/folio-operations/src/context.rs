@@ -38,6 +38,7 @@ use crate::request::ChangeRequest;
 use crate::schemas::UpdateResult;
 use crate::shared_poller::{Polls, SharedPollers};
 use crate::single_flight::SingleFlight;
+use crate::stack_rows::PendingCellReview;
 use crate::waiting_items;
 
 #[derive(Clone)]
@@ -140,6 +141,7 @@ struct Inner {
     turn_pollers: SharedPollers<OrgId, Window>,
     review_pollers: SharedPollers<OrgId, FollowedList<PendingReview>>,
     proposal_pollers: SharedPollers<OrgId, FollowedList<Proposal>>,
+    cell_review_pollers: SharedPollers<OrgId, FollowedList<PendingCellReview>>,
     document_pollers: SharedPollers<(OrgId, DocumentId), DocumentState>,
 }
 
@@ -169,6 +171,7 @@ impl Operations {
             turn_pollers: SharedPollers::default(),
             review_pollers: SharedPollers::default(),
             proposal_pollers: SharedPollers::default(),
+            cell_review_pollers: SharedPollers::default(),
             document_pollers: SharedPollers::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -334,6 +337,12 @@ impl Context {
     pub(crate) fn pending_reviews(&self) -> Polls<FollowedList<PendingReview>> {
         let (pollers, extractions) = (&self.operations.inner.review_pollers, self.stores().of());
         waiting_items::subscribe(pollers, &self.principal().org, extractions, self.environment().random())
+    }
+
+    /// Subscribes to the oldest rows of stacks that wait for decisions, of the organization.
+    pub(crate) fn pending_cell_reviews(&self) -> Polls<FollowedList<PendingCellReview>> {
+        let (pollers, rows) = (&self.operations.inner.cell_review_pollers, self.stores().of());
+        waiting_items::subscribe(pollers, &self.principal().org, rows, self.environment().random())
     }
 
     /// Subscribes to the oldest open proposals of the organization.

@@ -24,6 +24,7 @@ use crate::filter;
 use crate::list::{COUNT_MAX, LARGE_PAGE_MAX, ListPage, ListRequest, Listing, ScanRead, SortKeys};
 use crate::operation::Operation;
 use crate::pending_reviews::PendingReview;
+use crate::stack_rows::PendingCellReview;
 use crate::waiting_items::{self, WaitingChange, WaitingItem};
 
 service! {
@@ -44,6 +45,8 @@ pub enum InboxKind {
     FieldReview,
     /// An open proposal.
     Proposal,
+    /// A row of a stack with cells that wait for decisions.
+    CellReview,
 }
 
 /// An item that waits for a person.
@@ -52,6 +55,7 @@ pub enum Subject {
     Approval(PendingApproval),
     FieldReview(PendingReview),
     Proposal(Box<Proposal>),
+    CellReview(PendingCellReview),
 }
 
 /// The users that may decide on an item.
@@ -71,24 +75,27 @@ impl Subject {
             Self::Approval(_) => InboxKind::Approval,
             Self::FieldReview(_) => InboxKind::FieldReview,
             Self::Proposal(_) => InboxKind::Proposal,
+            Self::CellReview(_) => InboxKind::CellReview,
         }
     }
 
-    /// Returns the id of the turn, the extraction or the proposal, which is unique among the items of all kinds.
+    /// Returns the id of the turn, the extraction, the proposal or the row, which is unique among the items of all kinds.
     pub fn id(&self) -> String {
         match self {
             Self::Approval(approval) => approval.turn.to_string(),
             Self::FieldReview(review) => review.extraction.to_string(),
             Self::Proposal(proposal) => proposal.id.to_string(),
+            Self::CellReview(review) => review.row.to_string(),
         }
     }
 
-    /// Returns the time that orders the items: the start of the pause, or the creation of the extraction or proposal.
+    /// Returns the time that orders the items: the start of the pause, or the creation of the extraction, proposal or row.
     pub fn created_at(&self) -> Option<Timestamp> {
         match self {
             Self::Approval(approval) => approval.paused_at,
             Self::FieldReview(review) => Some(review.created_at),
             Self::Proposal(proposal) => Some(proposal.created_at),
+            Self::CellReview(review) => Some(review.created_at),
         }
     }
 
@@ -96,14 +103,14 @@ impl Subject {
     pub fn expires_at(&self) -> Option<Timestamp> {
         match self {
             Self::Approval(approval) => approval.expires_at,
-            Self::FieldReview(_) | Self::Proposal(_) => None,
+            Self::FieldReview(_) | Self::Proposal(_) | Self::CellReview(_) => None,
         }
     }
 
     pub fn deciders(&self) -> Deciders {
         match self {
             Self::Approval(approval) => deciders_of_approval(approval),
-            Self::FieldReview(_) | Self::Proposal(_) => {
+            Self::FieldReview(_) | Self::Proposal(_) | Self::CellReview(_) => {
                 Deciders { roles: [Role::Member].into(), user: None, excluded: None }
             }
         }
@@ -133,13 +140,14 @@ struct Entry {
 }
 
 impl InboxKind {
-    const ALL: [Self; 3] = [Self::Approval, Self::FieldReview, Self::Proposal];
+    const ALL: [Self; 4] = [Self::Approval, Self::FieldReview, Self::Proposal, Self::CellReview];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Approval => "approval",
             Self::FieldReview => "field_review",
             Self::Proposal => "proposal",
+            Self::CellReview => "cell_review",
         }
     }
 
@@ -151,7 +159,7 @@ impl InboxKind {
     const fn scope(self) -> Scope {
         match self {
             Self::Approval => Scope::Conversations,
-            Self::FieldReview => Scope::Extractions,
+            Self::FieldReview | Self::CellReview => Scope::Extractions,
             Self::Proposal => Scope::Definitions,
         }
     }
@@ -171,6 +179,7 @@ impl InboxKind {
             Self::Proposal => {
                 self.read_waiting(context, after, limit, |found: Proposal| Subject::Proposal(Box::new(found))).await
             }
+            Self::CellReview => self.read_waiting(context, after, limit, Subject::CellReview).await,
         }
     }
 
@@ -199,6 +208,7 @@ impl InboxKind {
             Self::Approval => approvals::count(context, usize::try_from(COUNT_MAX).unwrap_or(usize::MAX)).await,
             Self::FieldReview => waiting_items::count::<PendingReview>(&context.stores().of(), org).await,
             Self::Proposal => waiting_items::count::<Proposal>(&context.stores().of(), org).await,
+            Self::CellReview => waiting_items::count::<PendingCellReview>(&context.stores().of(), org).await,
         }
     }
 
@@ -217,6 +227,9 @@ impl InboxKind {
                 .boxed(),
             Self::Proposal => waiting_items::watch(context.open_proposals())
                 .map_ok(|change| inbox_change(change, |found| Subject::Proposal(Box::new(found))))
+                .boxed(),
+            Self::CellReview => waiting_items::watch(context.pending_cell_reviews())
+                .map_ok(|change| inbox_change(change, Subject::CellReview))
                 .boxed(),
         }
     }

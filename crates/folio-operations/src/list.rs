@@ -27,6 +27,8 @@ const SCOPE_DIGEST_DIGITS: usize = 16;
 // proto: ListInboxItemsRequest.page_size "per page, at most {}."
 // proto: ListWebhookDeliveriesRequest.page_size "per page, at most {}."
 // proto: ListProposalsRequest.page_size "per page, at most {}."
+// proto: ListStacksRequest.page_size "per page, at most {}."
+// proto: ListStackRowsRequest.page_size "per page, at most {}."
 pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Maximum size of the items of one page as JSON, unless a single item is larger.

@@ -7,7 +7,7 @@ use folio_history::job::{ItemState, JobHeader, STACK_FILL_KIND, STACK_PLAN_KIND,
 use folio_jobs::{ItemTask, JobKind};
 use folio_tools::ToolResources;
 use folio_tools::stack::{FillRun, FillStart, check_filled, plan_fill, start_fill};
-use folio_types::{DocumentId, Result, Role, StackId};
+use folio_types::{DocumentId, Reason, Result, Role, StackId};
 use serde_json::Value;
 
 use crate::agent_jobs::{AgentRuns, is_last_attempt};
@@ -69,7 +69,8 @@ impl StackFillJobs {
             self.runs.cancel(&task.principal, &run.thread).await?;
         }
         let ended = ended?;
-        check_filled(&self.resources.stores, &task.principal.org, run, &ended.message).await
+        let reason = if ended.reason == Reason::NoExtraction { "the agent ended its turn" } else { &ended.message };
+        check_filled(&self.resources.stores, &task.principal.org, run, reason).await
     }
 }
 

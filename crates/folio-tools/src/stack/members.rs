@@ -70,7 +70,7 @@ pub async fn unfilled(stores: &Stores, org: &OrgId, stack: &Stack) -> Result<Vec
 }
 
 /// Returns the rows of these pages whose documents are members of the stack, with the documents.
-pub(super) async fn with_documents(
+pub async fn with_documents(
     stores: &Stores,
     org: &OrgId,
     stack: &Stack,

@@ -31,7 +31,7 @@ pub use aggregate::{
 };
 pub use conflicts::{CONFLICT_DOCUMENTS_MAX, ConflictFinder, ConflictingValue, TABLE_CONFLICTS_MAX, TableConflict};
 pub use fill::{FillRun, FillStart, check_filled, plan_fill, start_fill};
-pub use members::{TableRow, member_ids, table_rows, unfilled};
+pub use members::{TableRow, member_ids, table_rows, unfilled, with_documents};
 
 /// Name of the tool that defines the columns.
 pub(crate) const DEFINE_COLUMNS: &str = "define_columns";

@@ -39,6 +39,8 @@ enum Kind {
     FieldReview,
     /// Proposals that wait to be accepted or rejected.
     Proposal,
+    /// Rows of stacks that wait for decisions on their cells.
+    CellReview,
 }
 
 const COLUMNS: [&str; 7] = ["kind", "item_id", "create_time", "expire_time", "roles", "document_ids", "subject"];
@@ -65,6 +67,7 @@ impl Arguments {
             Some(Kind::Approval) => "kind:approval".to_owned(),
             Some(Kind::FieldReview) => "kind:field_review".to_owned(),
             Some(Kind::Proposal) => "kind:proposal".to_owned(),
+            Some(Kind::CellReview) => "kind:cell_review".to_owned(),
         }
     }
 }
@@ -160,6 +163,11 @@ fn row(item: &v1::InboxItem) -> Value {
         }
         Some(Subject::Proposal(proposal)) => {
             (format!("proposed for {}", proposal.document_type), vec![proposal.document_id.clone()])
+        }
+        Some(Subject::CellReview(review)) => {
+            let v1::PendingCellReview { waiting_cells, approved_cells, rejected_cells, .. } = review;
+            let subject = format!("{waiting_cells} cells wait, {approved_cells} approved, {rejected_cells} rejected");
+            (subject, vec![review.document_id.clone()])
         }
         None => Default::default(),
     };

@@ -22,6 +22,7 @@ mod prompt;
 mod proposal;
 mod provider;
 mod schema;
+mod stack;
 mod tag;
 mod thread;
 mod token;
@@ -78,6 +79,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         prompt_service_server::PromptServiceServer,
         tag_service_server::TagServiceServer,
         dictionary_service_server::DictionaryServiceServer,
+        stack_service_server::StackServiceServer,
         extraction_service_server::ExtractionServiceServer,
         proposal_service_server::ProposalServiceServer,
         job_service_server::JobServiceServer,
