@@ -8,7 +8,8 @@
 //! | an extraction, a proposal | [`ResourceExecutor::decide`] |
 //! | the end of a job | [`JobRecordStore::write`] |
 //!
-//! The layer also creates the jobs of prompts that share a tag with a document, and those that make proposals ([`TagRuns`]).
+//! The layer also creates the jobs of prompts that share a tag with a document, those that make proposals ([`TagRuns`]), and those
+//! that fill rows of stacks ([`StackFills`]).
 //!
 //! A write that was refused, or that was lost, leaves deliveries without a record. Their job finds no record and sends
 //! nothing.
@@ -21,7 +22,7 @@ use folio_history::job::{ItemOutcome, JobFilter, JobHeader, JobLimits, JobWrite,
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::{
-    Document, Extraction, Kind, ListQuery, NewName, Proposal, Record, Resource, ResourceWrite, TextState,
+    Document, Extraction, Kind, ListQuery, NewName, Proposal, Record, Resource, ResourceWrite, Stack, TextState,
     WebhookEndpoint, decode_value,
 };
 use folio_storage::value::{DeletionRow, PageBoxes, PageElements, PageHeadings, PageText};
@@ -36,19 +37,22 @@ use folio_types::{BlobId, DocumentId, JobId, OrgId, RequestId, Result, ThreadId,
 use crate::counters::Counters;
 use crate::event::{self, Event, EventType};
 use crate::outbox::Outbox;
+use crate::stack_fills::StackFills;
 use crate::tag_runs::TagRuns;
 
 /// Returns the stores with a layer that creates the jobs that writes cause. `hints`: the queue of hints of jobs; `limits`: the
 /// limits of jobs.
 pub fn with_events(stores: Stores, hints: Arc<dyn JobStore>, limits: JobLimits, counters: Counters) -> Stores {
     let outbox = Arc::new(Outbox::new(&stores, Arc::clone(&hints), counters.clone()));
+    let stack_fills = Arc::new(StackFills::new(&stores, limits, counters.clone()));
     let tag_runs = Arc::new(TagRuns::new(&stores, hints, limits, counters));
     let resources = Resources {
         below: Arc::clone(&stores.resources),
         outbox: Arc::clone(&outbox),
         tag_runs: Arc::clone(&tag_runs),
+        stack_fills: Arc::clone(&stack_fills),
     };
-    let texts = Texts { below: Arc::clone(&stores.texts), outbox: Arc::clone(&outbox), tag_runs };
+    let texts = Texts { below: Arc::clone(&stores.texts), outbox: Arc::clone(&outbox), tag_runs, stack_fills };
     let jobs = Jobs { below: Arc::clone(&stores.jobs), outbox: Arc::clone(&outbox) };
     let threads = Threads { below: Arc::clone(&stores.threads), outbox };
     Stores {
@@ -77,6 +81,7 @@ struct Resources {
     below: Arc<dyn ResourceExecutor>,
     outbox: Arc<Outbox>,
     tag_runs: Arc<TagRuns>,
+    stack_fills: Arc<StackFills>,
 }
 
 impl Resources {
@@ -101,15 +106,33 @@ impl Resources {
         Ok(read(&after)?.map(|after| event::of_extraction(&write.op, before.as_ref(), &after)).unwrap_or_default())
     }
 
-    /// Creates the runs of prompts that follow a change of a document. A new document has no text.
-    async fn tag_runs(&self, write: &ResourceWrite) -> Result<Vec<JobId>> {
+    /// Creates the job that follows a change of a stack.
+    async fn stack_plan(&self, write: &ResourceWrite) -> Result<Option<JobId>> {
+        if write.kind.name != Stack::KIND || write.deletes {
+            return Ok(None);
+        }
+        let before = self.stored(write).await?;
+        let Ok(Some(after)) = write.record_after(before.as_deref()) else { return Ok(None) };
+        let before = before.as_deref().map(read::<Stack>).transpose()?.flatten();
+        match read::<Stack>(&after)? {
+            Some(after) => self.stack_fills.after_stack(before.as_ref(), &after, &write.by, write.at).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Creates the runs of prompts and the fillings of rows that follow a change of a document. A new document has no text.
+    async fn document_jobs(&self, write: &ResourceWrite) -> Result<Vec<JobId>> {
         if write.kind.name != Document::KIND || write.deletes {
             return Ok(Vec::new());
         }
         let Some(before) = self.stored(write).await? else { return Ok(Vec::new()) };
         let Ok(Some(after)) = write.record_after(Some(&before)) else { return Ok(Vec::new()) };
         match (read::<Document>(&before)?, read::<Document>(&after)?) {
-            (Some(before), Some(after)) => self.tag_runs.after_tags(&before, &after, &write.by, write.at).await,
+            (Some(before), Some(after)) => {
+                let mut jobs = self.tag_runs.after_tags(&before, &after, &write.by, write.at).await?;
+                jobs.extend(self.stack_fills.after_document(&before, &after, &write.by, write.at).await?);
+                Ok(jobs)
+            }
             _ => Ok(Vec::new()),
         }
     }
@@ -129,7 +152,9 @@ fn read<R: Resource>(record: &[u8]) -> Result<Option<R>> {
 #[async_trait]
 impl ResourceExecutor for Resources {
     async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome> {
-        let (events, runs, org) = (self.events(&write).await?, self.tag_runs(&write).await?, write.org.clone());
+        let (events, org) = (self.events(&write).await?, write.org.clone());
+        let mut runs = self.document_jobs(&write).await?;
+        runs.extend(self.stack_plan(&write).await?);
         let is_endpoint = write.kind.name == WebhookEndpoint::KIND;
         let decided = written(&self.outbox, &org, &events, self.below.decide(write)).await;
         if is_endpoint {
@@ -271,6 +296,7 @@ struct Texts {
     below: Arc<dyn TextStore>,
     outbox: Arc<Outbox>,
     tag_runs: Arc<TagRuns>,
+    stack_fills: Arc<StackFills>,
 }
 
 #[async_trait]
@@ -288,10 +314,12 @@ impl TextStore for Texts {
             return Ok(());
         }
         let (tags, mut runs) = self.tag_runs.of_text(org, &document, at, &[]).await?;
-        runs.extend(proposal);
+        let (stacks, fills) = self.stack_fills.of_text(org, &document, at, &[]).await?;
+        runs.extend(proposal.into_iter().chain(fills));
         write(update).await?;
         self.tag_runs.publish(org, &runs).await;
-        let (_, late) = self.tag_runs.of_text(org, &document, at, &tags).await?;
+        let (_, mut late) = self.tag_runs.of_text(org, &document, at, &tags).await?;
+        late.extend(self.stack_fills.of_text(org, &document, at, &stacks).await?.1);
         self.tag_runs.publish(org, &late).await;
         Ok(())
     }
