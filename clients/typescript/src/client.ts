@@ -65,6 +65,7 @@ export class Client<F> {
   readonly proposals: ServiceClient<typeof v1.ProposalService>;
   readonly providers: ServiceClient<typeof v1.ProviderService>;
   readonly schemas: ServiceClient<typeof v1.SchemaService>;
+  readonly stacks: ServiceClient<typeof v1.StackService>;
   readonly tags: ServiceClient<typeof v1.TagService>;
   readonly threads: ServiceClient<typeof v1.ThreadService>;
   readonly tokens: ServiceClient<typeof v1.TokenService>;
@@ -97,6 +98,7 @@ export class Client<F> {
     this.proposals = createClient(v1.ProposalService, transport);
     this.providers = createClient(v1.ProviderService, transport);
     this.schemas = createClient(v1.SchemaService, transport);
+    this.stacks = createClient(v1.StackService, transport);
     this.tags = createClient(v1.TagService, transport);
     this.threads = createClient(v1.ThreadService, transport);
     this.tokens = createClient(v1.TokenService, transport);

@@ -261,6 +261,7 @@ services! {
     proposals: proposal_service_client::ProposalServiceClient,
     providers: provider_service_client::ProviderServiceClient,
     schemas: schema_service_client::SchemaServiceClient,
+    stacks: stack_service_client::StackServiceClient,
     tags: tag_service_client::TagServiceClient,
     threads: thread_service_client::ThreadServiceClient,
     tokens: token_service_client::TokenServiceClient,

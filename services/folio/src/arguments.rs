@@ -112,6 +112,9 @@ pub(crate) enum Command {
     /// List, print, set, delete, import and export the terms of the dictionary.
     #[command(subcommand)]
     Dictionary(crate::data::dictionary::Command),
+    /// List, create, fill, review, query and export stacks: tables over many documents.
+    #[command(subcommand)]
+    Stack(crate::data::stack::Command),
     /// Run, list, show and export extractions.
     #[command(subcommand)]
     Extraction(crate::data::extraction::Command),

@@ -106,6 +106,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Organization(command) => Box::pin(data::organization::run(command)).await,
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
             Command::Dictionary(command) => Box::pin(data::dictionary::run(command)).await,
+            Command::Stack(command) => Box::pin(data::stack::run(command)).await,
             Command::Extract(extract) => Box::pin(data::extract::run(extract)).await,
             Command::Extraction(command) => Box::pin(data::extraction::run(command)).await,
             Command::Batch(batch) => Box::pin(data::batch::run(batch)).await,

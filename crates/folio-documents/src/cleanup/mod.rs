@@ -251,13 +251,13 @@ impl Removal {
     async fn document(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {
         self.stores.blobs.delete_document(org, id).await?;
         self.stores.vector_cache().remove_document(org, id).await?;
-        self.stack_rows(org, id).await?;
+        self.stack_rows(org, id, deleted).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_referrers(org, id.as_str(), expires).await
     }
 
     /// Deletes the rows of a deleted document in the tables of stacks. The next call continues after an interruption.
-    async fn stack_rows(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
+    async fn stack_rows(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {
         let rows = self.stores.of::<StackRow>();
         let filter = StackRowFilter { document: Some(id.clone()), ..StackRowFilter::default() };
         let mut request = PageRequest { size: ROWS_PER_READ, order: Order::Oldest, ..PageRequest::default() };
@@ -265,8 +265,8 @@ impl Removal {
             let page = rows.list(org, &filter, &request).await?;
             for row in page.items {
                 let key = format!("folio-clean-up-{}-{}", row.id, row.version).parse()?;
-                let (expected, at) = (Expected::Version(row.version), row.updated_at);
-                let write = Write::by_platform(org.clone(), key, at, expected, StackRowChange::Delete);
+                let expected = Expected::Version(row.version);
+                let write = Write::by_platform(org.clone(), key, deleted, expected, StackRowChange::Delete);
                 // A row that changes meanwhile is deleted by the final clean-up.
                 rows.decide(&row.id, write).await?;
             }

@@ -24,6 +24,7 @@ pub(crate) mod proposal;
 pub(crate) mod review;
 pub(crate) mod schema;
 mod selection;
+pub(crate) mod stack;
 pub(crate) mod tag;
 pub(crate) mod user;
 pub(crate) mod webhook;
