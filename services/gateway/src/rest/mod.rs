@@ -30,6 +30,8 @@ mod results;
 mod routes;
 mod schemas;
 mod sign_in;
+mod stack_tables;
+mod stacks;
 mod streamed;
 mod tags;
 mod unserved;
@@ -60,6 +62,8 @@ fn resources() -> Vec<Vec<Route>> {
         results::routes(),
         tags::routes(),
         dictionary::routes(),
+        stacks::routes(),
+        stack_tables::routes(),
         schemas::routes(),
         prompts::routes(),
         models::routes(),

@@ -36,6 +36,8 @@ impl Tenant {
         let entry = json!({ "dictionary_entry": { "term": "same", "expansion": "the same" } });
         let entry = admin.call_ok("CreateDictionaryEntry", entry).await;
         let entry = entry["dictionary_entry"]["dictionary_entry_id"].clone();
+        let stack = json!({ "stack": { "name": "same", "document_ids": [document] } });
+        let stack = admin.call_ok("CreateStack", stack).await["stack"]["stack_id"].clone();
         let text = |value: Value| value.as_str().unwrap().to_owned();
         let ids = Ids::from([
             ("organization", org.to_string()),
@@ -43,6 +45,7 @@ impl Tenant {
             ("document", document),
             ("tag", admin.tag("same").await),
             ("dictionary_entry", text(entry)),
+            ("stack", text(stack)),
             ("prompt", prompt.split('.').next().unwrap().to_owned()),
             ("schema", schema),
             ("thread", text(thread)),
@@ -61,6 +64,7 @@ impl Tenant {
             "ListDocuments",
             "ListTags",
             "ListDictionaryEntries",
+            "ListStacks",
             "ListSchemas",
             "ListPrompts",
             "ListThreads",
