@@ -70,12 +70,7 @@ pub async fn unfilled(stores: &Stores, org: &OrgId, stack: &Stack) -> Result<Vec
 }
 
 /// Returns the rows of these pages whose documents are members of the stack, with the documents.
-pub async fn with_documents(
-    stores: &Stores,
-    org: &OrgId,
-    stack: &Stack,
-    rows: Vec<StackRow>,
-) -> Result<Vec<TableRow>> {
+pub async fn with_documents(stores: &Stores, org: &OrgId, stack: &Stack, rows: Vec<StackRow>) -> Result<Vec<TableRow>> {
     let ids: Vec<DocumentId> = rows.iter().map(|row| row.document.clone()).collect();
     let documents = stores.of::<Document>().get_many(org, &ids).await?;
     let mut documents: HashMap<DocumentId, Document> =

@@ -22,5 +22,6 @@ mod once;
 mod prompts;
 mod retrieval;
 mod schemas;
+mod stacks;
 mod tags;
 mod tenants;

@@ -146,7 +146,7 @@ struct CellValue {
 struct CellReview {
     /// The names of the columns. Omitted: those whose cells wait for a decision.
     #[serde(default)]
-    columns: Vec<String>,
+    column_names: Vec<String>,
     /// The decision.
     #[schema(inline)]
     decision: ReviewDecision,
@@ -168,7 +168,7 @@ struct ConflictSearch {
     key_columns: Vec<String>,
     /// The columns whose values are compared. Omitted: all other columns.
     #[serde(default)]
-    columns: Vec<String>,
+    compared_columns: Vec<String>,
 }
 
 /// The conflicts among documents.
@@ -312,7 +312,7 @@ async fn edit(
 async fn review(
     client: Client,
     Id((stack_id, document_id)): Id<(StackId, DocumentId)>,
-    Json(CellReview { columns, decision }): Json<CellReview>,
+    Json(CellReview { column_names: columns, decision }): Json<CellReview>,
 ) -> Reply<Versioned<RowBody>> {
     let decision = match decision {
         ReviewDecision::Approve => Some(FieldDecision::Approved),
@@ -326,7 +326,7 @@ async fn review(
 async fn conflicts(
     client: Client,
     Id(stack_id): Id<StackId>,
-    Json(ConflictSearch { key_columns, columns }): Json<ConflictSearch>,
+    Json(ConflictSearch { key_columns, compared_columns: columns }): Json<ConflictSearch>,
 ) -> Reply<Json<ConflictList>> {
     let (found, total_count) = client.run(ListStackConflicts { stack_id, key_columns, columns }).await?;
     let value = |ConflictingValue { value, documents, count }: ConflictingValue| ConflictValueBody {

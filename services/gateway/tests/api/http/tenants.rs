@@ -125,7 +125,8 @@ fn body(route: &RestRoute, number: usize) -> Value {
     json!({
         "name": name, "document_name": name, "updated_llm_result": {}, "content": "Read.", "lifetime": 1, "data": {},
         "messages": [{ "role": "user", "content": "hello" }], "turn_id": "unknown", "approvals": [],
-        "term": name, "expansion": "a meaning",
+        "term": name, "expansion": "a meaning", "columns": [{ "name": name, "type": "text" }], "column": "Total",
+        "value": 1, "decision": "approve", "key_columns": ["Total"], "aggregates": [{ "function": "count" }],
         "response_format": serde_json::from_str::<Value>(&format("total")).unwrap(),
     })
 }
