@@ -1,5 +1,5 @@
-//! A batch under random faults: a job extracts the data of many documents while processes and stores fail. Each document must
-//! have exactly one result.
+//! A batch under random faults: a job extracts the data of many documents, or fills their rows in a stack, while processes and
+//! stores fail. Each document must have exactly one result.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::task::JoinSet;
 
-use super::checker::{Evidence, Violation, check};
+use super::checker::{Evidence, ObservedAggregate, Violation, check};
 use super::incidents::Incidents;
 use super::injection::{JOB_STEPS, PAGE_STEPS};
 use super::log::Log;
@@ -46,6 +46,16 @@ pub struct Plan {
     pub faults: usize,
     /// Number of CQL servers: 1 or 3.
     pub cql_nodes: usize,
+    /// True: the job fills the rows of a stack. False: it runs a prompt.
+    pub is_stack: bool,
+}
+
+/// The results of a job.
+enum Results {
+    /// Extractions by this prompt revision.
+    Extractions(String),
+    /// Rows of this stack.
+    Rows(String),
 }
 
 #[derive(Debug)]
@@ -76,11 +86,21 @@ pub async fn run(plan: Plan) -> Result<BatchReport> {
     granter.grant_permanently(&cluster.tenants[0].org, credits).await?;
     let documents = upload(&cluster, plan.documents, &log, &refusals, &mut random).await?;
     let mut user = create_job_user(&cluster, 0, &log, &refusals, &mut random);
-    let prompt = user.create_prompts(NAME).await.context("a prompt was refused")?.plain.prompt_revid;
+    let expected = match plan.is_stack {
+        true => Results::Rows(user.create_stack(NAME, &documents).await.context("the stack was refused")?),
+        false => {
+            let prompts = user.create_prompts(NAME).await.context("a prompt was refused")?;
+            Results::Extractions(prompts.plain.prompt_revid)
+        }
+    };
     let slow = Fault::SlowStart { ms: model_millis(documents.len()) };
     cluster.sim.set_faults(&FaultPlan::always(slow)).await;
     let begun = Instant::now();
-    let job = user.run_batch(&prompt, &documents, NAME).await.context("the batch was refused")?;
+    let job = match &expected {
+        Results::Extractions(prompt) => user.run_batch(prompt, &documents, NAME).await,
+        Results::Rows(stack) => user.fill_stack(stack, NAME, credits).await,
+    };
+    let job = job.context("the batch was refused")?;
     let batch = tokio::spawn(async move {
         let ended = user.wait_for_job(&job).await;
         (ended, begun.elapsed())
@@ -106,9 +126,9 @@ pub async fn run(plan: Plan) -> Result<BatchReport> {
     let mut failures = refusals.faults();
     failures.extend(incidents.failure());
     failures.extend(wrong_end(&ended, documents.len()));
-    let wrong = without_one_result(&documents, &prompt, &evidence);
+    let wrong = without_one_result(&documents, &expected, &evidence);
     let results = documents.len() - wrong.len();
-    failures.extend(wrong.iter().map(|(id, count)| format!("{id} has {count} extractions by the prompt of the batch")));
+    failures.extend(wrong.iter().map(|(id, count)| format!("{id} has {count} results of the batch")));
     let violations = check(&evidence);
     Ok(BatchReport { documents: documents.len(), results, faults: incidents.faults, time, violations, failures })
 }
@@ -150,11 +170,15 @@ async fn upload(
     Ok(uploaded?.into_iter().flatten().collect::<BTreeMap<usize, String>>().into_values().collect())
 }
 
-/// Returns the documents that do not have exactly one extraction by a prompt revision, with the number of their extractions.
-fn without_one_result(documents: &[String], prompt: &str, evidence: &Evidence) -> BTreeMap<String, usize> {
+/// Returns the documents that do not have exactly one result, with the number of their results. A row that was written more than
+/// once, so that a cell may have been set twice, is no result.
+fn without_one_result(documents: &[String], expected: &Results, evidence: &Evidence) -> BTreeMap<String, usize> {
     let mut counts: BTreeMap<String, usize> = documents.iter().map(|id| (id.clone(), 0)).collect();
-    let is_result = |live: &serde_json::Value| live["prompt"] == prompt;
-    for one in evidence.aggregates.iter().filter(|one| one.id.starts_with("ext_") && is_result(&one.live)) {
+    let is_result = |one: &ObservedAggregate| match expected {
+        Results::Extractions(prompt) => one.id.starts_with("ext_") && one.live["prompt"] == **prompt,
+        Results::Rows(stack) => one.id.starts_with("srw_") && one.live["stack"] == **stack && one.live["version"] == 1,
+    };
+    for one in evidence.aggregates.iter().filter(|one| is_result(one)) {
         if let Some(count) = one.live["document"].as_str().and_then(|id| counts.get_mut(id)) {
             *count += 1;
         }
@@ -187,7 +211,6 @@ impl fmt::Display for BatchReport {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::checker::ObservedAggregate;
     use super::*;
 
     #[test]
@@ -207,8 +230,21 @@ mod tests {
         ];
         let evidence = Evidence { aggregates, ..Evidence::default() };
         let documents = ["none", "one", "two"].map(str::to_owned);
-        let wrong = without_one_result(&documents, "prompt", &evidence);
+        let wrong = without_one_result(&documents, &Results::Extractions("prompt".to_owned()), &evidence);
         assert_eq!(wrong, BTreeMap::from([("none".to_owned(), 0), ("two".to_owned(), 2)]));
+    }
+
+    #[test]
+    fn a_document_without_a_row_and_a_row_that_was_written_twice_are_found() {
+        let row = |document: &str, version: u64| ObservedAggregate {
+            id: format!("srw_{document}"),
+            live: json!({ "document": document, "stack": "stack", "version": version }),
+            ..ObservedAggregate::default()
+        };
+        let evidence = Evidence { aggregates: vec![row("one", 1), row("twice", 2)], ..Evidence::default() };
+        let documents = ["none", "one", "twice"].map(str::to_owned);
+        let wrong = without_one_result(&documents, &Results::Rows("stack".to_owned()), &evidence);
+        assert_eq!(wrong, BTreeMap::from([("none".to_owned(), 0), ("twice".to_owned(), 0)]));
     }
 
     #[test]

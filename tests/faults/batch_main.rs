@@ -21,6 +21,9 @@ struct Arguments {
     /// Number of CQL servers. With 3, one of them is killed at a time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     cql_nodes: u8,
+    /// Fill the rows of a stack instead of running a prompt.
+    #[arg(long)]
+    stack: bool,
 }
 
 #[tokio::main]
@@ -31,6 +34,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         documents: arguments.documents.into(),
         faults: arguments.faults,
         cql_nodes: arguments.cql_nodes.into(),
+        is_stack: arguments.stack,
     };
     let report = run(plan).await?;
     println!("{report}");

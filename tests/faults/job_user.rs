@@ -369,7 +369,7 @@ impl SimulatedUser {
 }
 
 /// Returns the id of a request, such that its repetitions have the same one.
-fn request_id(action: &str, name: &str) -> String {
+pub(super) fn request_id(action: &str, name: &str) -> String {
     format!("{action}-{}", name.replace(' ', "-"))
 }
 

@@ -19,5 +19,6 @@ mod schedule;
 mod servers;
 pub mod settle;
 pub mod simulated_user;
+mod stack_user;
 pub mod tables;
 pub mod upgrade;

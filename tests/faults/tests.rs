@@ -57,10 +57,20 @@ fn random_faults_violate_no_invariant() {
 
 #[test]
 fn invariant_3_each_document_of_a_batch_under_random_faults_has_one_result() {
+    batch(&[]);
+}
+
+#[test]
+fn invariant_3_each_document_of_a_stack_under_random_faults_has_one_row_that_was_written_once() {
+    batch(&["--stack"]);
+}
+
+fn batch(arguments: &[&str]) {
     let _exclusive = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
     let seed = folio_testkit::seed().to_string();
     let output = Command::new(binary("batch"))
         .args(["--seed", &seed, "--documents", &DOCUMENTS.to_string(), "--faults", &BATCH_FAULTS.to_string()])
+        .args(arguments)
         .output()
         .expect("the program starts");
     let [documents, results, faults, violations] = numbers(&output);

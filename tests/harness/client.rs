@@ -12,6 +12,7 @@ use folio_proto::v1::model_service_client::ModelServiceClient;
 use folio_proto::v1::prompt_service_client::PromptServiceClient;
 use folio_proto::v1::proposal_service_client::ProposalServiceClient;
 use folio_proto::v1::schema_service_client::SchemaServiceClient;
+use folio_proto::v1::stack_service_client::StackServiceClient;
 use folio_proto::v1::tag_service_client::TagServiceClient;
 use folio_proto::v1::thread_service_client::ThreadServiceClient;
 use folio_types::Error;
@@ -49,6 +50,7 @@ pub struct Client {
     pub threads: ThreadServiceClient<Authorized>,
     pub documents: DocumentServiceClient<Authorized>,
     pub schemas: SchemaServiceClient<Authorized>,
+    pub stacks: StackServiceClient<Authorized>,
     pub prompts: PromptServiceClient<Authorized>,
     pub tags: TagServiceClient<Authorized>,
     pub extractions: ExtractionServiceClient<Authorized>,
@@ -87,6 +89,7 @@ impl Client {
             threads: ThreadServiceClient::new(wrap()).max_decoding_message_size(BYTES),
             documents: DocumentServiceClient::new(wrap()),
             schemas: SchemaServiceClient::new(wrap()),
+            stacks: StackServiceClient::new(wrap()),
             prompts: PromptServiceClient::new(wrap()),
             tags: TagServiceClient::new(wrap()),
             extractions: ExtractionServiceClient::new(wrap()),

@@ -39,6 +39,9 @@ pub(crate) struct BatchArguments {
     /// Number of CQL servers. With three, one is killed at a time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     cql_nodes: u8,
+    /// Fill the rows of a stack instead of running a prompt.
+    #[arg(long)]
+    stack: bool,
 }
 
 #[derive(clap::Args)]
@@ -80,6 +83,9 @@ pub(crate) fn batch(arguments: &BatchArguments) -> Result<()> {
     command.args(["--cql-nodes", &arguments.cql_nodes.to_string()]);
     if let Some(seed) = arguments.seed {
         command.args(["--seed", &seed.to_string()]);
+    }
+    if arguments.stack {
+        command.arg("--stack");
     }
     finish(&mut command)
 }

@@ -28,6 +28,7 @@ export class Client<F> extends Connection<F> {
   readonly providers: ServiceClient<typeof v1.ProviderService>;
   readonly retrieval: ServiceClient<typeof v1.RetrievalService>;
   readonly schemas: ServiceClient<typeof v1.SchemaService>;
+  readonly stacks: ServiceClient<typeof v1.StackService>;
   readonly tags: ServiceClient<typeof v1.TagService>;
   readonly threads: ServiceClient<typeof v1.ThreadService>;
   readonly tokens: ServiceClient<typeof v1.TokenService>;
@@ -61,6 +62,7 @@ export class Client<F> extends Connection<F> {
     this.providers = this.service(v1.ProviderService);
     this.retrieval = this.service(v1.RetrievalService);
     this.schemas = this.service(v1.SchemaService);
+    this.stacks = this.service(v1.StackService);
     this.tags = this.service(v1.TagService);
     this.threads = this.service(v1.ThreadService);
     this.tokens = this.service(v1.TokenService);

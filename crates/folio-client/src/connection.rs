@@ -265,6 +265,7 @@ services! {
     providers: provider_service_client::ProviderServiceClient,
     retrieval: retrieval_service_client::RetrievalServiceClient,
     schemas: schema_service_client::SchemaServiceClient,
+    stacks: stack_service_client::StackServiceClient,
     tags: tag_service_client::TagServiceClient,
     threads: thread_service_client::ThreadServiceClient,
     tokens: token_service_client::TokenServiceClient,

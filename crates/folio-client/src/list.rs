@@ -67,6 +67,8 @@ lists! {
     list_providers: providers, ListProvidersRequest, providers: Provider;
     list_schema_revisions: schemas, ListSchemaRevisionsRequest, schema_revisions: SchemaRevision;
     list_schemas: schemas, ListSchemasRequest, schemas: Schema;
+    list_stack_rows: stacks, ListStackRowsRequest, rows: StackRow;
+    list_stacks: stacks, ListStacksRequest, stacks: Stack;
     list_tags: tags, ListTagsRequest, tags: Tag;
     list_threads: threads, ListThreadsRequest, threads: Thread;
     list_tokens: tokens, ListTokensRequest, tokens: Token;

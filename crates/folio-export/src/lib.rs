@@ -1,4 +1,4 @@
-//! Exports of extractions: JSON, JSON lines, CSV and XLSX.
+//! Exports of extractions and of the tables of stacks: JSON, JSON lines, CSV and XLSX.
 //!
 //! JSON formats are written record by record. CSV and XLSX need all columns before the first row: a [`Spool`] collects the
 //! rows in temporary files and then writes the file, so the memory of an export is bounded by a record and the names of its
@@ -8,6 +8,7 @@ mod csv_file;
 mod dictionary;
 mod record;
 mod spool;
+mod stack_record;
 mod table;
 mod xlsx_file;
 
@@ -16,6 +17,7 @@ use std::collections::HashSet;
 pub use dictionary::{DictionaryFormat, DictionaryRow, dictionary_header, dictionary_lines, read_dictionary};
 pub use record::Record;
 pub use spool::{COLUMNS_MAX, SPOOL_BYTES, Spool, TABLES_MAX};
+pub use stack_record::StackRecord;
 
 /// A format with tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, BufWriter, Seek as _, Write as _};
 use folio_types::{Error, Reason, Result};
 use serde_json::{Map, Value};
 
-use crate::table::{EXTRACTIONS, ID, rows};
+use crate::table::{EXTRACTIONS, ID, Row, rows};
 use crate::{Record, TableFormat, csv_file, io_error, xlsx_file};
 
 /// Maximum size of the rows of an export with tables, in bytes.
@@ -39,12 +39,27 @@ impl Spool {
     /// # Errors
     /// `INTERNAL` if the temporary folder cannot be written.
     pub fn new() -> Result<Self> {
-        let mut spool = Self { tables: Vec::new(), by_name: HashMap::new(), bytes: 0 };
+        let mut spool = Self::empty();
         // A file without rows has a header.
         let table = spool.table(EXTRACTIONS)?;
         table.known.insert(ID.to_owned());
         table.columns.push(ID.to_owned());
         Ok(spool)
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self { tables: Vec::new(), by_name: HashMap::new(), bytes: 0 }
+    }
+
+    /// Adds a table with these columns, so that a file without rows has a header.
+    pub(crate) fn declare(&mut self, name: &str, columns: Vec<String>) -> Result<()> {
+        let table = self.table(name)?;
+        for column in columns {
+            if table.known.insert(column.clone()) {
+                table.columns.push(column);
+            }
+        }
+        Ok(())
     }
 
     fn table(&mut self, name: &str) -> Result<&mut SpooledTable> {
@@ -69,7 +84,12 @@ impl Spool {
     /// # Errors
     /// `TOO_LARGE` beyond [`SPOOL_BYTES`], [`TABLES_MAX`] or [`COLUMNS_MAX`].
     pub fn add(&mut self, record: &Record) -> Result<()> {
-        for row in rows(record) {
+        self.add_rows(rows(record))
+    }
+
+    /// Adds rows. Errors: those of [`Self::add`].
+    pub(crate) fn add_rows(&mut self, rows: Vec<Row>) -> Result<()> {
+        for row in rows {
             let (name, columns) = (row.table.clone(), row.columns());
             let cells = row.into_object();
             let mut line = serde_json::to_vec(&cells).map_err(|error| Error::internal(error.to_string()))?;

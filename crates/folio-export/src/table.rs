@@ -95,7 +95,8 @@ impl Row {
         self.cells.iter().map(|(column, _)| column.clone()).collect()
     }
 
-    fn rename_equal_columns(&mut self) {
+    /// Gives a suffix to each column whose name another column has.
+    pub(crate) fn rename_equal_columns(&mut self) {
         let mut names: HashSet<String> = HashSet::with_capacity(self.cells.len());
         for (column, _) in &mut self.cells {
             let mut number = 1_u32;

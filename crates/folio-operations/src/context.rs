@@ -41,6 +41,7 @@ use crate::request::ChangeRequest;
 use crate::schemas::UpdateResult;
 use crate::shared_poller::{Polls, SharedPollers};
 use crate::single_flight::SingleFlight;
+use crate::stack_rows::PendingCellReview;
 use crate::waiting_items;
 
 #[derive(Clone)]
@@ -146,6 +147,7 @@ struct Inner {
     review_pollers: SharedPollers<OrgId, FollowedList<PendingReview>>,
     proposal_pollers: SharedPollers<OrgId, FollowedList<Proposal>>,
     question_pollers: SharedPollers<OrgId, FollowedList<DictionaryQuestion>>,
+    cell_review_pollers: SharedPollers<OrgId, FollowedList<PendingCellReview>>,
     document_pollers: SharedPollers<(OrgId, DocumentId), DocumentState>,
 }
 
@@ -176,6 +178,7 @@ impl Operations {
             review_pollers: SharedPollers::default(),
             proposal_pollers: SharedPollers::default(),
             question_pollers: SharedPollers::default(),
+            cell_review_pollers: SharedPollers::default(),
             document_pollers: SharedPollers::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -341,6 +344,12 @@ impl Context {
     pub(crate) fn pending_reviews(&self) -> Polls<FollowedList<PendingReview>> {
         let (pollers, extractions) = (&self.operations.inner.review_pollers, self.stores().of());
         waiting_items::subscribe(pollers, &self.principal().org, extractions, self.environment().random())
+    }
+
+    /// Subscribes to the oldest rows of stacks that wait for decisions, of the organization.
+    pub(crate) fn pending_cell_reviews(&self) -> Polls<FollowedList<PendingCellReview>> {
+        let (pollers, rows) = (&self.operations.inner.cell_review_pollers, self.stores().of());
+        waiting_items::subscribe(pollers, &self.principal().org, rows, self.environment().random())
     }
 
     /// Subscribes to the oldest open proposals of the organization.

@@ -31,6 +31,7 @@ const READ_EXTRACTIONS: u32 = 50;
 /// Maximum size of a chunk of the file, in bytes.
 // proto: DownloadExtractionsResponse.chunk "at most {} KiB"
 // proto: ExportDictionaryResponse.chunk "at most {} KiB"
+// proto: ExportTableResponse.chunk "at most {} KiB"
 const CHUNK_BYTES: usize = 256 * 1024;
 /// Maximum number of documents of a request.
 // proto: DownloadExtractionsRequest.document_ids "at most {} different ones"
@@ -85,8 +86,8 @@ impl Operation for DownloadExtractions {
         Ok(match format {
             ExportFormat::JsonLines => Content::new(json_lines(records)),
             ExportFormat::Json => Content::new(json_array(records)),
-            ExportFormat::Csv => tables(records, TableFormat::Csv, context.export_permit().await?),
-            ExportFormat::Xlsx => tables(records, TableFormat::Xlsx, context.export_permit().await?),
+            ExportFormat::Csv => extraction_tables(records, TableFormat::Csv, context.export_permit().await?),
+            ExportFormat::Xlsx => extraction_tables(records, TableFormat::Xlsx, context.export_permit().await?),
         })
     }
 }
@@ -139,7 +140,8 @@ async fn check_documents(context: &Context, ids: Vec<DocumentId>) -> Result<Vec<
 }
 
 type Pages = BoxStream<'static, Result<Vec<Extraction>>>;
-type Records = BoxStream<'static, Result<Vec<Record>>>;
+/// Pages of the records of an export.
+pub(crate) type Records<T = Record> = BoxStream<'static, Result<Vec<T>>>;
 
 /// Reads the extractions that match one of the filters, in pages.
 fn listed(stores: Stores, org: OrgId, filters: Vec<ExtractionFilter>) -> Pages {
@@ -208,12 +210,12 @@ fn records(stores: Stores, org: OrgId, mut pages: Pages, has_citations: bool) ->
     .boxed()
 }
 
-fn to_json(record: &Record) -> Result<Vec<u8>> {
+fn to_json(record: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(record).map_err(|error| Error::internal(format!("a record is not JSON: {error}")))
 }
 
-fn json_lines(records: Records) -> BoxStream<'static, Result<Bytes>> {
-    let lines = |records: Vec<Record>| {
+pub(crate) fn json_lines<T: Serialize + Send + 'static>(records: Records<T>) -> BoxStream<'static, Result<Bytes>> {
+    let lines = |records: Vec<T>| {
         let mut text = Vec::new();
         for record in &records {
             text.extend(to_json(record)?);
@@ -236,7 +238,9 @@ pub(crate) fn chunked(bytes: impl Stream<Item = Result<Bytes>> + Send + 'static)
     bytes.map_ok(chunks).try_flatten().boxed()
 }
 
-fn json_array(mut records: Records) -> BoxStream<'static, Result<Bytes>> {
+pub(crate) fn json_array<T: Serialize + Send + Sync + 'static>(
+    mut records: Records<T>,
+) -> BoxStream<'static, Result<Bytes>> {
     chunked(async_stream::try_stream! {
         let mut before = "[\n";
         while let Some(page) = records.try_next().await? {
@@ -251,14 +255,24 @@ fn json_array(mut records: Records) -> BoxStream<'static, Result<Bytes>> {
     })
 }
 
-/// Writes the file before its first chunk, because a table starts with all of its columns.
-fn tables(mut records: Records, format: TableFormat, permit: Permit<OrgId>) -> Content {
+fn extraction_tables(records: Records, format: TableFormat, permit: Permit<OrgId>) -> Content {
+    tables(records, Spool::new, Spool::add, (format, permit))
+}
+
+/// Writes the file before its first chunk, because a table starts with all of its columns. `new` creates the spool, and `add` adds a
+/// record to it.
+pub(crate) fn tables<T: Send + Sync + 'static>(
+    mut records: Records<T>,
+    new: impl FnOnce() -> Result<Spool> + Send + 'static,
+    add: fn(&mut Spool, &T) -> Result<()>,
+    (format, permit): (TableFormat, Permit<OrgId>),
+) -> Content {
     Content::new(async_stream::try_stream! {
         let _permit = permit;
-        let mut spool = Spool::new()?;
+        let mut spool = blocking(new).await?;
         while let Some(page) = records.try_next().await? {
             spool = blocking(move || {
-                page.iter().try_for_each(|record| spool.add(record))?;
+                page.iter().try_for_each(|record| add(&mut spool, record))?;
                 Ok(spool)
             })
             .await?;

@@ -24,6 +24,7 @@ use crate::filter;
 use crate::list::{COUNT_MAX, LARGE_PAGE_MAX, ListPage, ListRequest, Listing, ScanRead, SortKeys};
 use crate::operation::Operation;
 use crate::pending_reviews::PendingReview;
+use crate::stack_rows::PendingCellReview;
 use crate::waiting_items::{self, WaitingChange, WaitingItem};
 
 service! {
@@ -46,6 +47,8 @@ pub enum InboxKind {
     Proposal,
     /// An open question about the meaning of a term.
     DictionaryQuestion,
+    /// A row of a stack with cells that wait for decisions.
+    CellReview,
 }
 
 /// An item that waits for a person.
@@ -55,6 +58,7 @@ pub enum Subject {
     FieldReview(PendingReview),
     Proposal(Box<Proposal>),
     DictionaryQuestion(Box<DictionaryQuestion>),
+    CellReview(PendingCellReview),
 }
 
 /// The users that may decide on an item.
@@ -75,16 +79,18 @@ impl Subject {
             Self::FieldReview(_) => InboxKind::FieldReview,
             Self::Proposal(_) => InboxKind::Proposal,
             Self::DictionaryQuestion(_) => InboxKind::DictionaryQuestion,
+            Self::CellReview(_) => InboxKind::CellReview,
         }
     }
 
-    /// Returns the id of the turn, the extraction, the proposal or the question, which is unique among the items of all kinds.
+    /// Returns the id of the turn, the extraction, the proposal, the question or the row, which is unique among the items of all kinds.
     pub fn id(&self) -> String {
         match self {
             Self::Approval(approval) => approval.turn.to_string(),
             Self::FieldReview(review) => review.extraction.to_string(),
             Self::Proposal(proposal) => proposal.id.to_string(),
             Self::DictionaryQuestion(question) => question.id.to_string(),
+            Self::CellReview(review) => review.row.to_string(),
         }
     }
 
@@ -95,6 +101,7 @@ impl Subject {
             Self::FieldReview(review) => Some(review.created_at),
             Self::Proposal(proposal) => Some(proposal.created_at),
             Self::DictionaryQuestion(question) => Some(question.created_at),
+            Self::CellReview(review) => Some(review.created_at),
         }
     }
 
@@ -102,14 +109,14 @@ impl Subject {
     pub fn expires_at(&self) -> Option<Timestamp> {
         match self {
             Self::Approval(approval) => approval.expires_at,
-            Self::FieldReview(_) | Self::Proposal(_) | Self::DictionaryQuestion(_) => None,
+            Self::FieldReview(_) | Self::Proposal(_) | Self::DictionaryQuestion(_) | Self::CellReview(_) => None,
         }
     }
 
     pub fn deciders(&self) -> Deciders {
         match self {
             Self::Approval(approval) => deciders_of_approval(approval),
-            Self::FieldReview(_) | Self::Proposal(_) | Self::DictionaryQuestion(_) => {
+            Self::FieldReview(_) | Self::Proposal(_) | Self::DictionaryQuestion(_) | Self::CellReview(_) => {
                 Deciders { roles: [Role::Member].into(), user: None, excluded: None }
             }
         }
@@ -139,7 +146,8 @@ struct Entry {
 }
 
 impl InboxKind {
-    const ALL: [Self; 4] = [Self::Approval, Self::FieldReview, Self::Proposal, Self::DictionaryQuestion];
+    const ALL: [Self; 5] =
+        [Self::Approval, Self::FieldReview, Self::Proposal, Self::DictionaryQuestion, Self::CellReview];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -147,6 +155,7 @@ impl InboxKind {
             Self::FieldReview => "field_review",
             Self::Proposal => "proposal",
             Self::DictionaryQuestion => "dictionary_question",
+            Self::CellReview => "cell_review",
         }
     }
 
@@ -158,7 +167,7 @@ impl InboxKind {
     const fn scope(self) -> Scope {
         match self {
             Self::Approval => Scope::Conversations,
-            Self::FieldReview => Scope::Extractions,
+            Self::FieldReview | Self::CellReview => Scope::Extractions,
             Self::Proposal | Self::DictionaryQuestion => Scope::Definitions,
         }
     }
@@ -182,6 +191,7 @@ impl InboxKind {
                 let subject = |found: DictionaryQuestion| Subject::DictionaryQuestion(Box::new(found));
                 self.read_waiting(context, after, limit, subject).await
             }
+            Self::CellReview => self.read_waiting(context, after, limit, Subject::CellReview).await,
         }
     }
 
@@ -211,6 +221,7 @@ impl InboxKind {
             Self::FieldReview => waiting_items::count::<PendingReview>(&context.stores().of(), org).await,
             Self::Proposal => waiting_items::count::<Proposal>(&context.stores().of(), org).await,
             Self::DictionaryQuestion => waiting_items::count::<DictionaryQuestion>(&context.stores().of(), org).await,
+            Self::CellReview => waiting_items::count::<PendingCellReview>(&context.stores().of(), org).await,
         }
     }
 
@@ -232,6 +243,9 @@ impl InboxKind {
                 .boxed(),
             Self::DictionaryQuestion => waiting_items::watch(context.open_questions())
                 .map_ok(|change| inbox_change(change, |found| Subject::DictionaryQuestion(Box::new(found))))
+                .boxed(),
+            Self::CellReview => waiting_items::watch(context.pending_cell_reviews())
+                .map_ok(|change| inbox_change(change, Subject::CellReview))
                 .boxed(),
         }
     }

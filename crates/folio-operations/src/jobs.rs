@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use folio_history::job::{
     EXTRACTION_KIND, INGESTION_KIND, ItemOutcome, ItemState, JobCommand, JobFilter, JobHeader, JobItem, JobPage,
-    JobPages, KIND, Progress,
+    JobPages, KIND, Progress, STACK_FILL_KIND,
 };
 use folio_jobs::JobRequest;
 use folio_resources::audit::AuditTarget;
@@ -305,12 +305,13 @@ impl Operation for RetryJob {
 /// Returns the input of the retry of a job.
 ///
 /// # Errors
-/// `INVALID_FIELD` if a budget is requested for a job that neither runs a prompt on documents nor ingests them: the work of such a job
-/// is a turn, whose message states the budget, or needs no model.
+/// `INVALID_FIELD` if a budget is requested for a job of a kind without one: the work of such a job is a turn, whose message states the
+/// budget, or needs no model.
 fn retry_input(kind: &str, mut input: Value, credit_budget: Option<u64>) -> Result<Value> {
-    if credit_budget.is_some() && ![EXTRACTION_KIND, INGESTION_KIND].contains(&kind) {
-        let problem =
-            format!("applies to jobs that run a prompt on documents or ingest them, not to one of the kind {kind}");
+    if credit_budget.is_some() && ![EXTRACTION_KIND, INGESTION_KIND, STACK_FILL_KIND].contains(&kind) {
+        let problem = format!(
+            "applies to jobs that run a prompt on documents, ingest them or fill a stack, not to one of the kind {kind}"
+        );
         return Err(Error::invalid_field("credit_budget", problem));
     }
     if let Some(input) = input.as_object_mut() {

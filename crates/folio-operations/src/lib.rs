@@ -71,6 +71,9 @@ pub mod schemas;
 mod shared_poller;
 pub mod sign_in;
 mod single_flight;
+pub mod stack_rows;
+pub mod stack_tables;
+pub mod stacks;
 pub mod tag_runs;
 pub mod tags;
 mod thread_messages;
@@ -104,6 +107,7 @@ const GROUPS: &[&[Declaration]] = &[
     dictionary::DECLARATIONS,
     retrieval::DECLARATIONS,
     links::DECLARATIONS,
+    stacks::DECLARATIONS,
     extractions::DECLARATIONS,
     proposals::DECLARATIONS,
     jobs::DECLARATIONS,

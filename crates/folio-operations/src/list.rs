@@ -32,6 +32,8 @@ const SCOPE_DIGEST_DIGITS: usize = 16;
 // proto: ListDocumentLinksRequest.page_size "per page, at most {}."
 // proto: ListLinkingDocumentsRequest.page_size "per page, at most {}."
 // proto: ListMissingLinksRequest.page_size "per page, at most {}."
+// proto: ListStacksRequest.page_size "per page, at most {}."
+// proto: ListStackRowsRequest.page_size "per page, at most {}."
 pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Maximum size of the items of one page as JSON, unless a single item is larger.

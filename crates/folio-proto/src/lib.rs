@@ -17,7 +17,10 @@ pub mod json;
 pub mod status;
 pub mod thread;
 
-pub use convert::{field_decision, image_format, image_format_to_proto, job_item, text_state, time};
+pub use convert::{
+    field_decision, image_format, image_format_to_proto, job_item, new_column, stack_row, stack_without_documents,
+    text_state, time,
+};
 
 /// Messages, clients and servers of the package `folio.v1`.
 #[allow(unreachable_pub, clippy::all, clippy::pedantic, clippy::large_futures, rustdoc::all, reason = "generated code")]

@@ -54,6 +54,9 @@ mod revisions;
 mod schema;
 mod session;
 mod sheet_text;
+mod stack;
+mod stack_column;
+mod stack_row;
 mod stored;
 mod tag;
 mod tag_set;
@@ -141,6 +144,18 @@ pub use revisions::{NAMES_MAX, NewName, RevisionName, RevisionNames, StoredRevis
 pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 pub use session::{SESSION_LIFETIME, SESSIONS_MAX, Session};
 pub use sheet_text::{CellPosition, cell_at, sheet_text};
+pub use stack::{
+    AutoFill, Completion, MemberRule, NewStack, STACK_DESCRIPTION_CHARS, Stack, StackChange, StackFilter, StackMembers,
+    StackPatch,
+};
+pub use stack_column::{
+    CELL_BYTES, COLUMN_DESCRIPTION_CHARS, COLUMN_NAME_CHARS, COLUMN_UNIT_CHARS, COLUMN_VALUE_CHARS, COLUMN_VALUES_MAX,
+    Column, ColumnType, NewColumn, STACK_COLUMNS_MAX, check_columns,
+};
+pub use stack_row::{
+    Cell, CellAuthor, CellDecision, CellEdit, CellRule, CellState, FilledCell, STACK_ROWS_MAX, StackRow,
+    StackRowChange, StackRowFilter, StackRowId,
+};
 pub use stored::{Record, decode_value, encode_value};
 pub use tag::{DESCRIPTION_CHARS, Tag, TagChange, TagFilter, check_color, check_description};
 pub use token::{NewToken, TOKENS_MAX, TokenChange, TokenFilter, TokenRecord};
@@ -167,5 +182,7 @@ pub static KINDS: &[Kind] = &[
     Kind::of::<DictionaryEntry>(),
     Kind::of::<DictionaryQuestion>(),
     Kind::of::<Collection>(),
+    Kind::of::<Stack>(),
+    Kind::of::<StackRow>(),
     Kind::of::<User>(),
 ];

@@ -12,11 +12,12 @@ use folio_history::thread::{OpenTurnRow, ThreadFilter};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition, RedactedArguments};
 use folio_resources::{
     AllowedMcpTool, BoundingBox, Collection, CollectionChange, CollectionFilter, CollectionRule, DictionaryEntry,
-    DictionaryEntryChange, DictionaryEntryFilter, Document, DocumentFilter, Extraction, Heading, Link, LinkCollector,
-    LinkKey, LinkTarget, McpServer, McpServerChange, McpServerFilter, McpToolText, Member, MemberWrite, ModelSettings,
-    ModelSettingsChange, NewDictionaryEntry, NewToken, Organization, OrganizationChange, PageStructure, Proposal,
-    ProposalFilter, Provenance, Provider, Schema, SchemaChange, SealedKey, TextState, TokenChange, TokenFilter,
-    TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WordBoxes,
+    DictionaryEntryChange, DictionaryEntryFilter, Document, DocumentFilter, Extraction, FilledCell, Heading, Link,
+    LinkCollector, LinkKey, LinkTarget, McpServer, McpServerChange, McpServerFilter, McpToolText, Member, MemberWrite,
+    ModelSettings, ModelSettingsChange, NewDictionaryEntry, NewStack, NewToken, Organization, OrganizationChange,
+    PageStructure, Proposal, ProposalFilter, Provenance, Provider, Schema, SchemaChange, SealedKey, Stack, StackChange,
+    StackFilter, StackMembers, StackRow, StackRowChange, StackRowFilter, StackRowId, TextState, TokenChange,
+    TokenFilter, TokenRecord, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WordBoxes,
 };
 use folio_types::access::Role;
 use folio_types::limits::JOB_PAGE_ITEMS;
@@ -85,6 +86,8 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let servers = context.stores.of::<McpServer>().list(org, &McpServerFilter::default(), &page).await?;
     let entries = context.stores.of::<DictionaryEntry>().list(org, &DictionaryEntryFilter::default(), &page).await?;
     let collections = context.stores.of::<Collection>().list(org, &CollectionFilter::default(), &page).await?;
+    let stacks = context.stores.of::<Stack>().list(org, &StackFilter::default(), &page).await?;
+    let rows = context.stores.of::<StackRow>().list(org, &StackRowFilter::default(), &page).await?;
     let deliveries = JobFilter { queue: JobQueue::Deliveries, ..JobFilter::default() };
     let (low, high) = (AuditPosition::before(Timestamp::UNIX_EPOCH), AuditPosition::before(Timestamp::MAX));
     let mut counts = vec![
@@ -110,6 +113,8 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         context.stores.links().links(org, &id).await?.len(),
         context.stores.links().missing(org, None, 10).await?.len(),
         collections.items.len(),
+        stacks.items.len(),
+        rows.items.len(),
         jobs.list(org, &deliveries, &page).await?.items.len(),
         context.stores.passages().heads(org, None, 10).await?.len(),
         context.stores.passages().read(org, &id, 1, &[0]).await?.len(),
@@ -159,6 +164,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     filled_dictionary(&context, word).await?;
     filled_links(&context, word).await?;
     filled_collection(&context, word).await?;
+    filled_stack(&context, word).await?;
     filled_account(&context, &name).await?;
     let user = Some(context.user.clone());
     let entry = AuditEntry::new("request", AuditKind::ChangeApplied, context.now(), user, word);
@@ -306,6 +312,32 @@ async fn filled_links(context: &Context, word: &str) -> Outcome {
     found.add_link(1, word, &format!("https://missing.example/{word}.pdf"));
     links.write_keys(org, &document, &[LinkKey::Title(word.to_owned())]).await?;
     Ok(links.write_links(org, &document, found.finish().0, context.now()).await?)
+}
+
+async fn filled_stack(context: &Context, word: &str) -> Outcome {
+    let (stack, document) = (context.id::<Stack>(), context.document_id());
+    let new = NewStack {
+        name: word.to_owned(),
+        description: word.to_owned(),
+        members: StackMembers::Documents(vec![document.clone()]),
+        model: None,
+        review_rule: None,
+        auto_fill: None,
+    };
+    let create = context.write(Expected::Absent, StackChange::Create(Box::new(new)))?;
+    done(context.stores.of::<Stack>().decide(&stack, create).await?)?;
+    let cell = FilledCell { column: 1, revision: 1, value: Some(json!(word)), confidence: Some(0.5), citation: None };
+    let id = StackRowId::of(&stack, &document);
+    let fill = StackRowChange::Fill {
+        stack,
+        document,
+        cells: vec![cell],
+        columns: Vec::new(),
+        rule: None,
+        text_generation: None,
+    };
+    let write = context.write(Expected::Absent, fill)?;
+    done(context.stores.of::<StackRow>().decide(&id, write).await?).map(drop)
 }
 
 async fn filled_account(context: &Context, name: &str) -> Outcome {

@@ -13,8 +13,8 @@ use folio_resources::{
     ModelSettingsChange, ModelSettingsId, NewPrompt, NewProposal, NewToken, Organization, OrganizationChange,
     OrganizationFilter, PasswordHash, Prompt, PromptChange, PromptFilter, PromptUpdate, Proposal, ProposalChange,
     ProposalFilter, ProposalOutcome, ProposalState, ProposedResources, Resource, ResourceWrite, Schema, SchemaChange,
-    SchemaFilter, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord, User, UserChange,
-    UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
+    SchemaFilter, Stack, StackRow, Tag, TagChange, TagFilter, TagRunsPatch, TokenChange, TokenFilter, TokenRecord,
+    User, UserChange, UserFilter, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter,
 };
 use folio_types::op::Write;
 use folio_types::token::Token;
@@ -27,6 +27,9 @@ use serde_json::{Value, json};
 use super::Outcome;
 use super::context::{create_document, create_extraction, part_of};
 use super::resources::{Run, list, lists, read};
+
+mod dictionary;
+mod stacks;
 
 /// The values of a sample. A kind ignores the values for which it has no field.
 #[derive(Debug, Clone)]
@@ -430,6 +433,8 @@ pub(crate) const SAMPLES: &[Sampled] = &[
     Sampled::of::<DictionaryEntry>(),
     Sampled::of::<DictionaryQuestion>(),
     Sampled::of::<Collection>(),
+    Sampled::of::<Stack>(),
+    Sampled::of::<StackRow>(),
     Sampled::of::<Organization>(),
     Sampled::of::<ModelSettings>(),
     Sampled::of::<TokenRecord>(),

@@ -9,7 +9,8 @@
 //! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`ingestion`] contains the steps and the tools that turn
 //! documents into passages. [`images`] has images of documents described by models. [`mcp`] contains the port to the MCP servers of
 //! organizations. [`policy`] evaluates the approval policy of the organization. [`links`] resolves links between documents. [`score`]
-//! compares extracted values with expected ones, for evaluations.
+//! compares extracted values with expected ones, for evaluations. [`stack`] contains the tools, the aggregates and the jobs of tables
+//! over many documents.
 
 mod arguments;
 pub mod auto_create;
@@ -43,6 +44,7 @@ mod schemas;
 pub mod score;
 pub mod sections;
 mod spelling;
+pub mod stack;
 mod subject;
 mod tags;
 pub mod tasks;

@@ -6,6 +6,8 @@ mod coordinator;
 mod document;
 mod extraction;
 mod ingestion;
+mod stack;
+mod stack_row;
 
 use folio_types::profile::Profile;
 
@@ -18,6 +20,8 @@ pub(crate) fn all(options: &Options) -> Vec<Profile> {
         auto_create::profile(options),
         coordinator::profile(),
         assistant::profile(),
+        stack::profile(),
+        stack_row::profile(),
     ];
     others.into_iter().chain(ingestion::profiles()).collect()
 }

@@ -17,7 +17,7 @@ use crate::rules::excerpt;
 use crate::tool::{Tool, ToolSpec};
 use crate::{
     arguments, auto_create, calculator, dictionary, documents, extraction, find_tools, help, images, ingestion, links,
-    mcp, models, profiles, prompts, retrieval, schemas, tags, tasks,
+    mcp, models, profiles, prompts, retrieval, schemas, stack, tags, tasks,
 };
 
 /// Registry of profiles and tools. Built once per process.
@@ -109,6 +109,7 @@ impl Registry {
             prompts::tools(),
             tags::tools(),
             dictionary::tools(),
+            stack::tools(),
             help::tools(),
             vec![links::tool()],
             images::tools(),
@@ -173,7 +174,10 @@ impl ProfileTools {
             let entry = match tool.name {
                 find_tools::NAME => Entry::new(find_tools::tool(Vec::new()))?,
                 tasks::RUN_TASKS => Entry::new(tasks::tool(profile.delegates))?,
-                name => entry(name)?,
+                name => match stack::replacement(profile.subject, name) {
+                    Some(tool) => Entry::new(tool)?,
+                    None => entry(name)?,
+                },
             };
             if tool.waits && entry.tool.spec.access == Access::ReadOnly {
                 let message = format!("tool {} of profile {} waits but only reads", tool.name, profile.name);
@@ -640,7 +644,7 @@ mod tests {
 
     #[test]
     fn an_unknown_profile_is_rejected_with_the_available_names() {
-        let error = Registry::standard().unwrap().profile("stack").unwrap_err();
+        let error = Registry::standard().unwrap().profile("missing").unwrap_err();
         assert_eq!(error.reason, Reason::UnknownProfile);
         assert!(error.message.contains("document"));
     }

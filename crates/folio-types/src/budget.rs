@@ -17,6 +17,8 @@ use crate::ids::{JobId, TurnId};
 // proto: RunExtractionsRequest.credit_budget "1 to {} credits"
 // proto: StartExtractionRequest.credit_budget "1 to {} credits"
 // proto: StartIngestionRequest.credit_budget "1 to {} credits"
+// proto: FillStackRequest.credit_budget "1 to {} credits"
+// proto: StackAutoFill.credit_budget "1 to {} credits"
 pub const CREDIT_BUDGET_MAX: u64 = 1_000_000_000_000;
 
 /// Separates the names in the path of a part. No name of a child contains it.

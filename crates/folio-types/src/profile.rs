@@ -33,6 +33,11 @@ pub const IMAGE_DESCRIBER_PROFILE: &str = "image_describer";
 /// Name of the profile of the agent that indexes the chunks of a document.
 pub const RAG_INGESTOR_PROFILE: &str = "rag_ingestor";
 
+/// Name of the profile of the agent that defines the table of a stack with a person.
+pub const STACK_PROFILE: &str = "stack";
+/// Name of the profile of the agent that fills the row of one document of a stack.
+pub const STACK_ROW_PROFILE: &str = "stack_row";
+
 named_enum! {
     /// The kind of a [`Subject`].
     pub enum SubjectKind {

@@ -8,8 +8,8 @@
 //! | an extraction, a proposal | [`ResourceExecutor::decide`] |
 //! | the end of a job | [`JobRecordStore::write`] |
 //!
-//! The layer also creates the jobs of prompts that share a tag with a document, and those that make proposals ([`TagRuns`]), and
-//! the jobs that keep the passages of a document current ([`Ingestions`]).
+//! The layer also creates the jobs of prompts that share a tag with a document, those that make proposals ([`TagRuns`]), those that
+//! keep the passages of a document current ([`Ingestions`]), and those that fill rows of stacks ([`StackFills`]).
 //!
 //! A write that was refused, or that was lost, leaves deliveries without a record. Their job finds no record and sends
 //! nothing.
@@ -23,7 +23,7 @@ use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::{
     DictionaryQuestion, Document, Extraction, Kind, ListQuery, NewName, Proposal, Record, Resource, ResourceWrite,
-    TextState, WebhookEndpoint, decode_value,
+    Stack, TextState, WebhookEndpoint, decode_value,
 };
 use folio_storage::value::{DeletionRow, PageBoxes, PageElements, PageHeadings, PageText};
 use folio_storage::{
@@ -38,6 +38,7 @@ use crate::counters::Counters;
 use crate::event::{self, Event, EventType};
 use crate::ingestions::Ingestions;
 use crate::outbox::Outbox;
+use crate::stack_fills::StackFills;
 use crate::tag_runs::TagRuns;
 
 /// Returns the stores with a layer that creates the jobs that writes cause. `hints`: the queue of hints of jobs; `limits`: the
@@ -45,14 +46,17 @@ use crate::tag_runs::TagRuns;
 pub fn with_events(stores: Stores, hints: Arc<dyn JobStore>, limits: JobLimits, counters: Counters) -> Stores {
     let outbox = Arc::new(Outbox::new(&stores, Arc::clone(&hints), counters.clone()));
     let ingestions = Arc::new(Ingestions::new(&stores, Arc::clone(&hints), limits, counters.clone()));
+    let stack_fills = Arc::new(StackFills::new(&stores, limits, counters.clone()));
     let tag_runs = Arc::new(TagRuns::new(&stores, hints, limits, counters));
     let resources = Resources {
         below: Arc::clone(&stores.resources),
         outbox: Arc::clone(&outbox),
         tag_runs: Arc::clone(&tag_runs),
         ingestions: Arc::clone(&ingestions),
+        stack_fills: Arc::clone(&stack_fills),
     };
-    let texts = Texts { below: Arc::clone(&stores.texts), outbox: Arc::clone(&outbox), tag_runs, ingestions };
+    let texts =
+        Texts { below: Arc::clone(&stores.texts), outbox: Arc::clone(&outbox), tag_runs, ingestions, stack_fills };
     let jobs = Jobs { below: Arc::clone(&stores.jobs), outbox: Arc::clone(&outbox) };
     let threads = Threads { below: Arc::clone(&stores.threads), outbox };
     Stores {
@@ -82,6 +86,7 @@ struct Resources {
     outbox: Arc<Outbox>,
     tag_runs: Arc<TagRuns>,
     ingestions: Arc<Ingestions>,
+    stack_fills: Arc<StackFills>,
 }
 
 impl Resources {
@@ -109,6 +114,20 @@ impl Resources {
         }
         let before = before.as_deref().map(read::<Extraction>).transpose()?.flatten();
         Ok(read(&after)?.map(|after| event::of_extraction(&write.op, before.as_ref(), &after)).unwrap_or_default())
+    }
+
+    /// Creates the job that follows a change of a stack.
+    async fn stack_plan(&self, write: &ResourceWrite) -> Result<Option<JobId>> {
+        if write.kind.name != Stack::KIND || write.deletes {
+            return Ok(None);
+        }
+        let before = self.stored(write).await?;
+        let Ok(Some(after)) = write.record_after(before.as_deref()) else { return Ok(None) };
+        let before = before.as_deref().map(read::<Stack>).transpose()?.flatten();
+        match read::<Stack>(&after)? {
+            Some(after) => self.stack_fills.after_stack(before.as_ref(), &after, &write.by, write.at).await,
+            None => Ok(None),
+        }
     }
 
     /// Returns a document before a write, and after it unless the write deletes it. None: the document is new, and has no text
@@ -142,10 +161,12 @@ fn read<R: Resource>(record: &[u8]) -> Result<Option<R>> {
 impl ResourceExecutor for Resources {
     async fn decide(&self, write: ResourceWrite) -> Result<WriteOutcome> {
         let (events, org) = (self.events(&write).await?, write.org.clone());
-        let (mut runs, mut ingestion) = (Vec::new(), None);
+        let mut runs: Vec<JobId> = self.stack_plan(&write).await?.into_iter().collect();
+        let mut ingestion = None;
         if let Some((before, after)) = self.documents(&write).await? {
             if let Some(after) = &after {
-                runs = self.tag_runs.after_tags(&before, after, &write.by, write.at).await?;
+                runs.extend(self.tag_runs.after_tags(&before, after, &write.by, write.at).await?);
+                runs.extend(self.stack_fills.after_document(&before, after, &write.by, write.at).await?);
             }
             ingestion = self.ingestions.of_change(&before, after.as_ref(), write.at).await?;
         }
@@ -296,6 +317,7 @@ struct Texts {
     outbox: Arc<Outbox>,
     tag_runs: Arc<TagRuns>,
     ingestions: Arc<Ingestions>,
+    stack_fills: Arc<StackFills>,
 }
 
 #[async_trait]
@@ -315,11 +337,13 @@ impl TextStore for Texts {
             return Ok(());
         }
         let (tags, mut runs) = self.tag_runs.of_text(org, &document, at, &[]).await?;
-        runs.extend(proposal);
+        let (stacks, fills) = self.stack_fills.of_text(org, &document, at, &[]).await?;
+        runs.extend(proposal.into_iter().chain(fills));
         write(update).await?;
         self.ingestions.publish(org, ingestion.as_ref()).await;
         self.tag_runs.publish(org, &runs).await;
-        let (_, late) = self.tag_runs.of_text(org, &document, at, &tags).await?;
+        let (_, mut late) = self.tag_runs.of_text(org, &document, at, &tags).await?;
+        late.extend(self.stack_fills.of_text(org, &document, at, &stacks).await?.1);
         self.tag_runs.publish(org, &late).await;
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! | `tag_runs.rs` | creates the jobs of prompts that share a tag with a document, before the write of the document |
 //! | `auto_create.rs` | creates the job that makes a proposal for a document, before the write of its text |
 //! | `ingestions.rs` | creates the job that ingests a document, before the write of its text, a change or its deletion |
+//! | `stack_fills.rs` | creates the jobs that fill rows of stacks, before the write of a document or of a stack |
 //! | `outbox.rs` | creates deliveries, and caches the endpoints of organizations |
 //! | [`Delivery`] | a job with one item: an event for an endpoint |
 //! | [`DeliveryJobs`] | sends the event of a delivery, and reports the result to the endpoint |
@@ -23,6 +24,7 @@ mod layer;
 mod outbox;
 mod sender;
 mod signature;
+mod stack_fills;
 mod tag_runs;
 #[cfg(test)]
 mod tests;

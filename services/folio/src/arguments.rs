@@ -119,6 +119,9 @@ pub(crate) enum Command {
     /// List the links of documents, and the targets that are missing.
     #[command(subcommand)]
     Links(crate::data::links::Command),
+    /// List, create, fill, review, query and export stacks: tables over many documents.
+    #[command(subcommand)]
+    Stack(crate::data::stack::Command),
     /// Run, list, show and export extractions.
     #[command(subcommand)]
     Extraction(crate::data::extraction::Command),

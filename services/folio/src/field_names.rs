@@ -4,7 +4,8 @@
 use folio_types::Error;
 
 /// Fields of the proto files, each with the flag or the argument that sets it.
-const NAMES: [(&str, &str); 78] = [
+const NAMES: [(&str, &str); 85] = [
+    ("aggregates", "FUNCTION:COLUMN"),
     ("chunk", "FILE"),
     ("content", "FILE"),
     ("credit_budget", "--budget"),
@@ -32,6 +33,7 @@ const NAMES: [(&str, &str); 78] = [
     ("filter", "the filter"),
     ("folio-organization", "--org"),
     ("group_by", "--by"),
+    ("key_columns", "--key"),
     ("limit", "--limit"),
     ("mcp_server.name", "NAME"),
     ("mcp_server.url", "URL"),
@@ -68,6 +70,9 @@ const NAMES: [(&str, &str); 78] = [
     ("schema.response_format_json", "FILE"),
     ("schema.review_rule.checks", "--check"),
     ("schema.review_rule.min_confidence", "--min-confidence"),
+    ("stack.document_ids", "--document"),
+    ("stack.name", "NAME"),
+    ("stack.review_rule.min_confidence", "--approve-from"),
     ("start_time", "--from"),
     ("tag.color", "--color"),
     ("tag.description", "--description"),
@@ -82,6 +87,7 @@ const NAMES: [(&str, &str); 78] = [
     ("user.email", "EMAIL"),
     ("user.name", "--name"),
     ("user_id", "USER"),
+    ("value_json", "VALUE"),
     ("webhook_endpoint.event_types", "--event"),
     ("webhook_endpoint.url", "URL"),
 ];

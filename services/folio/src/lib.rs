@@ -109,6 +109,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Ask(ask) => Box::pin(data::ask::run(ask)).await,
             Command::Search(search) => Box::pin(data::search::run(search)).await,
             Command::Links(command) => Box::pin(data::links::run(command)).await,
+            Command::Stack(command) => Box::pin(data::stack::run(command)).await,
             Command::Extract(extract) => Box::pin(data::extract::run(extract)).await,
             Command::Extraction(command) => Box::pin(data::extraction::run(command)).await,
             Command::Batch(batch) => Box::pin(data::batch::run(batch)).await,

@@ -35,6 +35,7 @@ named! {
     Schema: schema_id,
     Prompt: prompt_id,
     Tag: tag_id,
+    Stack: stack_id,
 }
 
 /// Returns the filter of a list for the items whose name contains a text.

@@ -9,9 +9,11 @@ mod agent_jobs;
 mod auto_create_jobs;
 mod document_images;
 mod extraction_jobs;
+mod item_budgets;
 mod node;
 mod owners;
 mod peer;
+mod stack_jobs;
 
 pub use document_images::DocumentImages;
 pub use folio_conversation::{Options, SharedTurnStores};

@@ -34,6 +34,7 @@ use crate::auto_create_jobs::AutoCreateJobs;
 use crate::document_images::DocumentImages;
 use crate::extraction_jobs::ExtractionJobs;
 use crate::owners::ClusterOwners;
+use crate::stack_jobs::{StackFillJobs, StackPlanJobs};
 
 /// Delay before the next attempt of a failed restart.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -324,6 +325,8 @@ async fn start_jobs(
         kinds.push(Arc::new(IndexRebuilds(knowledge.clone())));
         kinds.push(Arc::new(Reembeddings(knowledge)));
     }
+    kinds.push(Arc::new(StackPlanJobs { resources: resources.clone() }));
+    kinds.push(Arc::new(StackFillJobs { resources: resources.clone(), runs: Arc::clone(&agent) }));
     kinds.push(Arc::new(ExtractionJobs { resources, agent }));
     let dependencies = folio_jobs::Dependencies {
         stores: parts.stores.clone(),

@@ -16,6 +16,7 @@ use crate::faults::log::ClientEvent;
 pub(super) const EXTRACTION: &str = "extraction";
 pub(super) const AGENT: &str = "extraction_agent";
 pub(super) const AUTO_CREATE: &str = "auto_create";
+pub(super) const STACK_FILL: &str = "stack_fill";
 
 pub(super) fn check(evidence: &Evidence, findings: &mut Findings) {
     for job in &evidence.jobs {
@@ -147,8 +148,13 @@ fn check_result(
     findings: &mut Findings,
 ) {
     let subject = format!("{}.{number}", job.id);
-    let field = if job.header.kind == AUTO_CREATE { "proposal_id" } else { "extraction_id" };
-    if ![EXTRACTION, AGENT, AUTO_CREATE].contains(&job.header.kind.as_str()) || value.get("skipped").is_some() {
+    let field = match job.header.kind.as_str() {
+        AUTO_CREATE => "proposal_id",
+        STACK_FILL => "stack_row_id",
+        EXTRACTION | AGENT => "extraction_id",
+        _ => return,
+    };
+    if value.get("skipped").is_some() {
         return;
     }
     let Some(id) = value[field].as_str() else {
@@ -164,6 +170,7 @@ fn check_result(
     let is_of_item = match job.header.kind.as_str() {
         AGENT => item.id == id,
         EXTRACTION => found.live["document"] == item.id && found.live["prompt"] == job.header.input["prompt"],
+        STACK_FILL => found.live["document"] == item.id && found.live["stack"] == job.header.input["stack"],
         _ => found.live["document"] == item.id,
     };
     findings.add_unless(is_of_item, EffectsOnce, subject, format!("the result {id} is not that of the item"));

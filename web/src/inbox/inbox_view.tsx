@@ -73,4 +73,5 @@ const LABELS: Partial<Record<v1.InboxItemKind, string>> = {
   [v1.InboxItemKind.FIELD_REVIEW]: "Review",
   [v1.InboxItemKind.PROPOSAL]: "Proposal",
   [v1.InboxItemKind.DICTIONARY_QUESTION]: "Question",
+  [v1.InboxItemKind.CELL_REVIEW]: "Cells",
 };

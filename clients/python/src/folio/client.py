@@ -82,6 +82,7 @@ class Client:
         self.providers = v1.ProviderServiceStub(channel)
         self.retrieval = v1.RetrievalServiceStub(channel)
         self.schemas = v1.SchemaServiceStub(channel)
+        self.stacks = v1.StackServiceStub(channel)
         self.tags = v1.TagServiceStub(channel)
         self.threads = v1.ThreadServiceStub(channel)
         self.tokens = v1.TokenServiceStub(channel)

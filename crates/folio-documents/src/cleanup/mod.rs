@@ -1,4 +1,4 @@
-//! Clean-up of deleted organizations, documents, prompts and schemas, expired rows of requests, op rows and threads, and
+//! Clean-up of deleted organizations, documents, prompts, schemas and stacks, expired rows of requests, op rows and threads, and
 //! orphaned bytes of uploads.
 //!
 //! Deleting a document writes its tombstone. The next sweep removes its bytes, and so does a sweep one day later,
@@ -19,9 +19,11 @@ mod retention;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_resources::{Document, Kind, Prompt, Schema};
+use folio_resources::{Document, Kind, Prompt, Schema, Stack, StackRow, StackRowChange, StackRowFilter};
 use folio_storage::value::DeletionRow;
 use folio_storage::{SharedTurnStore, Stores};
+use folio_types::op::{Expected, Write};
+use folio_types::page::{Order, PageRequest};
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{DocumentId, Environment, OrgId, Result, Timestamp, limits};
 use tokio::sync::Notify;
@@ -37,13 +39,15 @@ use self::retention::Retention;
 const REQUEST_HOURS: i64 = 48;
 /// Maximum number of rows that one transaction removes.
 const ROWS_AT_ONCE: usize = 1_000;
+/// Number of rows of stacks of one read.
+const ROWS_PER_READ: u32 = 100;
 
 folio_types::settings! {
     /// The settings section `cleanup`.
     pub struct CleanupOptions {
         /// Seconds between two sweeps.
         pub interval_seconds: u64 = 60,
-        /// Maximum number of deletions of documents, prompts and schemas, each, that a sweep reads, rounded up to a multiple
+        /// Maximum number of deletions of documents, prompts, schemas and stacks, each, that a sweep reads, rounded up to a multiple
         /// of 100. If there are more, the next sweep follows at once.
         pub batch: usize = 10_000,
         /// Seconds between two searches for orphaned bytes, the first at the start. A search lists every blob and reads
@@ -114,6 +118,7 @@ impl Cleaner {
                 deletions(Kind::get::<Document>(), Some(limits::DAY)),
                 deletions(Kind::get::<Prompt>(), None),
                 deletions(Kind::get::<Schema>(), None),
+                deletions(Kind::get::<Stack>(), Some(limits::DAY)),
             ],
             orphans: Orphans { stores: stores.clone(), schedule: Schedule::every(options.orphan_interval_seconds) },
             organizations: Organizations::new(stores.clone(), turns),
@@ -200,8 +205,8 @@ impl Schedule {
 /// State between sweeps. Losing it only repeats idempotent work.
 struct Sweep {
     stores: Stores,
-    /// The deletions of documents, prompts and schemas.
-    deletions: [Deletions; 3],
+    /// The deletions of documents, prompts, schemas and stacks.
+    deletions: [Deletions; 4],
     organizations: Organizations,
     orphans: Orphans,
     retention: Retention,
@@ -251,7 +256,27 @@ impl Removal {
         self.stores.summaries().remove_document(org, id).await?;
         self.stores.chunk_sets().remove_document(org, id).await?;
         self.stores.image_annotations().remove_document(org, id).await?;
+        self.stack_rows(org, id, deleted).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_referrers(org, id.as_str(), expires).await
+    }
+
+    /// Deletes the rows of a deleted document in the tables of stacks. The next call continues after an interruption.
+    async fn stack_rows(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {
+        let rows = self.stores.of::<StackRow>();
+        let filter = StackRowFilter { document: Some(id.clone()), ..StackRowFilter::default() };
+        let mut request = PageRequest { size: ROWS_PER_READ, order: Order::Oldest, ..PageRequest::default() };
+        loop {
+            let page = rows.list(org, &filter, &request).await?;
+            for row in page.items {
+                let key = format!("folio-clean-up-{}-{}", row.id, row.version).parse()?;
+                let expected = Expected::Version(row.version);
+                let write = Write::by_platform(org.clone(), key, deleted, expected, StackRowChange::Delete);
+                // A row that changes meanwhile is deleted by the final clean-up.
+                rows.decide(&row.id, write).await?;
+            }
+            let Some(next) = page.next else { return Ok(()) };
+            request.token = Some(next);
+        }
     }
 }

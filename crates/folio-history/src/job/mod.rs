@@ -35,6 +35,7 @@ mod item_run;
 mod page;
 mod pick_up;
 mod queue;
+mod stack;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -66,6 +67,7 @@ pub use pick_up::{OpenJobRow, RowAction, row_action};
 pub use queue::{
     DELIVERY_KIND, EXTRACTION_KIND, INDEX_REBUILD_KIND, INGESTION_KIND, JobQueue, REEMBEDDING_KIND, TEXT_INGESTION_KIND,
 };
+pub use stack::{STACK_FILL_KIND, STACK_PLAN_KIND, StackFillInput, StackPlanInput};
 pub use write::{ItemOutcome, JobDecision, JobRecord, JobWrite, JobWritten, decide};
 
 /// The name of jobs in lists and errors.

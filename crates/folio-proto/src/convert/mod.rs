@@ -50,6 +50,7 @@ mod policy;
 mod proposal;
 mod quota;
 mod resource;
+mod stack;
 mod task;
 mod thread;
 pub mod time;
@@ -57,6 +58,7 @@ mod turn;
 
 pub use job::job_item;
 pub use resource::{field_decision, image_format, image_format_to_proto, text_state};
+pub use stack::{new_column, stack_row, stack_without_documents};
 
 #[cfg(test)]
 mod round_trip;

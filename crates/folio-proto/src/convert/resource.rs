@@ -387,7 +387,7 @@ impl From<&v1::ExtractionCoverage> for Coverage {
 }
 
 /// `text_generation`: the text that the citations of the extraction were checked against.
-fn citation(citation: &Citation, text_generation: &str) -> v1::Citation {
+pub(super) fn citation(citation: &Citation, text_generation: &str) -> v1::Citation {
     let boxes = (0..citation.boxes.len()).filter_map(|word| citation.boxes.fractions(word));
     let kind = match citation.kind {
         CitationKind::Located => v1::CitationKind::Located,

@@ -21,7 +21,7 @@ mod normalize;
 mod options;
 mod page_index;
 mod quote;
-mod rational;
+pub(crate) mod rational;
 mod result;
 mod review;
 mod rule;
@@ -39,6 +39,9 @@ pub use agent::{
     AGENT_JOB_KIND, AgentRunInput, PAGE_TEXT_TOOL, RunEnd, agent_model, end_run, new_agent_extraction,
     page_text_removed,
 };
+pub(crate) use agent::{
+    CheckedQuotes, PageQuote, check_quotes, page_arguments, read_pages, stated_confidence, stated_quote,
+};
 pub use citation::{Cited, check_again, cite};
 pub use edit::{apply_edit, check_replacement};
 pub use engine::{Extracted, PlannedRun, Request, plan, run, unfenced};
@@ -53,7 +56,7 @@ pub use review::{check_review, plan_review};
 pub use rule::check_rule;
 pub use similar_proposal::SimilarPrompt;
 pub(crate) use similar_proposal::similar_prompt;
-pub(crate) use tag_run::STORED_WITHIN;
+pub(crate) use tag_run::{CauseState, STORED_WITHIN, cause_state};
 
 use crate::tool::Tool;
 

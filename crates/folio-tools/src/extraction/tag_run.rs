@@ -61,16 +61,37 @@ pub(super) async fn effect(
     Ok(stored.map_or_else(effect, |found| TagRunEffect::Exists(Box::new(found))))
 }
 
-fn decide(document: Option<&Document>, prompt: Option<&Prompt>, cause: &TagRun, now: Timestamp) -> Decision {
-    let Some(document) = document else { return Decision::Skip("the document was deleted") };
+/// The state of the write that causes an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CauseState {
+    Stored,
+    /// The write may be stored later.
+    Pending,
+    /// The write was refused or lost.
+    Lost,
+}
+
+/// Returns the state of the write of a document that causes an item.
+pub(crate) fn cause_state(document: &Document, cause: &TagRun, now: Timestamp) -> CauseState {
     let is_stored = match cause.write {
         TagRunWrite::Text => document.text_generation.is_some_and(|generation| generation >= cause.at),
         TagRunWrite::Document(version) => document.version >= version,
         TagRunWrite::Prompt => true,
     };
-    if !is_stored {
-        let age = Duration::try_from(now.duration_since(cause.at)).unwrap_or_default();
-        return if age > STORED_WITHIN { Decision::Skip("the document was not changed") } else { Decision::Wait };
+    let age = Duration::try_from(now.duration_since(cause.at)).unwrap_or_default();
+    match is_stored {
+        true => CauseState::Stored,
+        false if age > STORED_WITHIN => CauseState::Lost,
+        false => CauseState::Pending,
+    }
+}
+
+fn decide(document: Option<&Document>, prompt: Option<&Prompt>, cause: &TagRun, now: Timestamp) -> Decision {
+    let Some(document) = document else { return Decision::Skip("the document was deleted") };
+    match cause_state(document, cause, now) {
+        CauseState::Stored => {}
+        CauseState::Pending => return Decision::Wait,
+        CauseState::Lost => return Decision::Skip("the document was not changed"),
     }
     let Some(generation) = document.text_generation.filter(|_| document.state == TextState::Ready) else {
         return Decision::Skip("the document has no text");

@@ -25,5 +25,6 @@ mod once;
 mod prompts;
 mod retrieval;
 mod schemas;
+mod stacks;
 mod tags;
 mod tenants;

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use folio_tools::{CallContext, Registry, ToolError};
 use folio_types::profile::Subject;
-use folio_types::{DocumentId, ExtractionId, IngestionId, OrgId, Principal, PromptId, SchemaId, TagId, UserId};
+use folio_types::{
+    DocumentId, ExtractionId, IngestionId, OrgId, Principal, PromptId, SchemaId, StackId, TagId, UserId,
+};
 use serde_json::{Value, json};
 
 use crate::documents::section_ids;
@@ -196,6 +198,30 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         let without = CallContext { subject: Some(run.clone()), ..nowhere(&test) };
         let with_missing_ids = output(&test, &without, name, &arguments).await;
         assert_eq!((false, foreign.missing(&with_foreign_ids)), with_missing_ids, "{name} {arguments}");
+        called.insert(name.to_owned());
+    }
+    // The agents of a stack of another organization, or of a missing one.
+    let document = test.document();
+    let cells = json!([{ "column": "Total", "value": 2, "confidence": 1 }]);
+    for (profile, name, arguments) in [
+        ("stack", "list_documents", json!({})),
+        ("stack", "get_document_text", json!({ "document_id": document })),
+        ("stack", "define_columns", json!({ "columns": [{ "name": "Total", "type": "number" }] })),
+        ("stack", "extract_row", json!({ "document_id": document, "cells": cells })),
+        (
+            "stack_row",
+            "update_cell",
+            json!({ "document_id": document, "column": "Total", "value": 2, "confidence": 1 }),
+        ),
+        ("stack_row", "get_table_state", json!({})),
+        ("stack", "complete_table", json!({})),
+    ] {
+        test.tools = registry.profile(profile).unwrap();
+        for id in [crate::stacks::stack(&test).await, StackId::derive(&missing)] {
+            let context = CallContext { subject: Some(Subject::Stack(id)), ..other(&test) };
+            let expected = (false, "The stack was deleted. End your turn.".to_owned());
+            assert_eq!(output(&test, &context, name, &arguments).await, expected, "{name}");
+        }
         called.insert(name.to_owned());
     }
     let all = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name.to_owned());

@@ -41,6 +41,8 @@ enum Kind {
     Proposal,
     /// Questions about the meaning of terms.
     DictionaryQuestion,
+    /// Rows of stacks that wait for decisions on their cells.
+    CellReview,
 }
 
 const COLUMNS: [&str; 7] = ["kind", "item_id", "create_time", "expire_time", "roles", "document_ids", "subject"];
@@ -68,6 +70,7 @@ impl Arguments {
             Some(Kind::FieldReview) => "kind:field_review".to_owned(),
             Some(Kind::Proposal) => "kind:proposal".to_owned(),
             Some(Kind::DictionaryQuestion) => "kind:dictionary_question".to_owned(),
+            Some(Kind::CellReview) => "kind:cell_review".to_owned(),
         }
     }
 }
@@ -167,6 +170,11 @@ fn row(item: &v1::InboxItem) -> Value {
         Some(Subject::DictionaryQuestion(question)) => {
             let guess = if question.guess.is_empty() { String::new() } else { format!(": {}?", question.guess) };
             (format!("{}{guess}", question.term), vec![question.document_id.clone()])
+        }
+        Some(Subject::CellReview(review)) => {
+            let v1::PendingCellReview { waiting_cells, approved_cells, rejected_cells, .. } = review;
+            let subject = format!("{waiting_cells} cells wait, {approved_cells} approved, {rejected_cells} rejected");
+            (subject, vec![review.document_id.clone()])
         }
         None => Default::default(),
     };

@@ -30,6 +30,7 @@ pub(crate) mod review;
 pub(crate) mod schema;
 pub(crate) mod search;
 mod selection;
+pub(crate) mod stack;
 pub(crate) mod tag;
 pub(crate) mod user;
 pub(crate) mod webhook;

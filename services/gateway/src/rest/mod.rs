@@ -33,6 +33,8 @@ mod retrieval;
 mod routes;
 mod schemas;
 mod sign_in;
+mod stack_tables;
+mod stacks;
 mod streamed;
 mod tags;
 mod unserved;
@@ -66,6 +68,8 @@ fn resources() -> Vec<Vec<Route>> {
         dictionary_questions::routes(),
         links::routes(),
         retrieval::routes(),
+        stacks::routes(),
+        stack_tables::routes(),
         schemas::routes(),
         prompts::routes(),
         models::routes(),

@@ -52,6 +52,7 @@ fn to_proto(item: &Subject) -> v1::InboxItem {
         InboxKind::FieldReview => v1::InboxItemKind::FieldReview,
         InboxKind::Proposal => v1::InboxItemKind::Proposal,
         InboxKind::DictionaryQuestion => v1::InboxItemKind::DictionaryQuestion,
+        InboxKind::CellReview => v1::InboxItemKind::CellReview,
     };
     let Deciders { roles, user, excluded } = item.deciders();
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -69,6 +70,14 @@ fn to_proto(item: &Subject) -> v1::InboxItem {
         }),
         Subject::Proposal(proposal) => v1::inbox_item::Subject::Proposal((&**proposal).into()),
         Subject::DictionaryQuestion(question) => v1::inbox_item::Subject::DictionaryQuestion((&**question).into()),
+        Subject::CellReview(review) => v1::inbox_item::Subject::CellReview(v1::PendingCellReview {
+            stack_row_id: review.row.to_string(),
+            stack_id: review.stack.to_string(),
+            document_id: review.document.to_string(),
+            waiting_cells: number(review.waiting),
+            approved_cells: number(review.approved),
+            rejected_cells: number(review.rejected),
+        }),
     };
     v1::InboxItem {
         item_id: item.id(),

@@ -26,6 +26,7 @@ mod proposal;
 mod provider;
 mod retrieval;
 mod schema;
+mod stack;
 mod tag;
 mod thread;
 mod token;
@@ -87,6 +88,7 @@ pub(crate) fn routes(api: &Api) -> RoutesBuilder {
         dictionary_service_server::DictionaryServiceServer,
         link_service_server::LinkServiceServer,
         retrieval_service_server::RetrievalServiceServer,
+        stack_service_server::StackServiceServer,
         extraction_service_server::ExtractionServiceServer,
         proposal_service_server::ProposalServiceServer,
         job_service_server::JobServiceServer,

@@ -142,6 +142,7 @@ const WITHOUT_SAMPLE: &[(&str, &str, &str)] = &[
     ("TestPolicy", "policy.rules.user_ids", "as SetPolicy"),
     ("CreateMcpServer", "mcp_server.oauth.client_id", "names a client of another system"),
     ("UpdateMcpServer", "mcp_server.oauth.client_id", "as CreateMcpServer"),
+    ("UpdateStack", "remove_document_ids", "a document that the stack does not name is ignored"),
     ("Chat", "history.", "texts for the model, which name no stored resource"),
     ("Chat", "mentions.", "a missing resource is reported to the model: see `check_mentions`"),
 ];

@@ -19,11 +19,11 @@ const PROBLEMS_MAX: usize = 20;
 
 /// A quote that the model stated for a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PageQuote {
+pub(crate) struct PageQuote {
     /// Number of the page, from 1.
-    pub(super) page: u32,
+    pub(crate) page: u32,
     /// Words of the page, as the model copied them: 3 to 500 characters.
-    pub(super) quote: String,
+    pub(crate) quote: String,
 }
 
 /// The data of an extraction, with the evidence for its values by their canonical paths.
@@ -249,13 +249,13 @@ pub(super) fn quotes(fields: &Value, mirror: Option<&Value>) -> Result<BTreeMap<
 }
 
 /// Parses a confidence of the model.
-pub(super) fn confidence(value: &Value) -> Result<f64, String> {
+pub(crate) fn confidence(value: &Value) -> Result<f64, String> {
     let confidence = value.as_f64().filter(|confidence| (0.0..=1.0).contains(confidence));
     confidence.ok_or_else(|| format!("Confidence must be 0.0-1.0, got {}", crate::rules::excerpt(&value.to_string())))
 }
 
 /// Parses a citation of the model.
-pub(super) fn quote(citation: &Value) -> Result<PageQuote, String> {
+pub(crate) fn quote(citation: &Value) -> Result<PageQuote, String> {
     let page = citation.get("page").and_then(Value::as_f64).filter(|page| page.fract() == 0.0);
     // The bounds are within u32, so `as` is exact.
     let page = page.filter(|page| (1.0..=1_000_000.0).contains(page)).map(|page| page as u32);

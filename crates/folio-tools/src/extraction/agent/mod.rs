@@ -27,8 +27,11 @@ use crate::rules::excerpt;
 use crate::subject;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput};
 
+pub(crate) use fields::{PageQuote, confidence as stated_confidence, quote as stated_quote};
+pub(crate) use quote_check::{CheckedQuotes, check_quotes};
 pub use run::{AGENT_JOB_KIND, AgentRunInput, RunEnd, agent_model, end_run, new_agent_extraction};
 pub use text::{PAGE_TEXT_TOOL, page_text_removed};
+pub(crate) use text::{page_arguments, read_pages};
 
 pub(super) fn tools() -> Vec<Tool> {
     vec![

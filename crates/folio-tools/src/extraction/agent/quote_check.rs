@@ -15,15 +15,15 @@ use crate::rules::excerpt;
 
 /// The quotes of a call after the check.
 #[derive(Debug, Default)]
-pub(super) struct CheckedQuotes {
+pub(crate) struct CheckedQuotes {
     /// The citations of the values that their quotes contain. A quote without its value is no evidence, as in a prompt run.
-    pub(super) citations: Vec<Citation>,
+    pub(crate) citations: Vec<Citation>,
     /// One sentence for each quote that does not occur on its page.
-    pub(super) missing: Vec<String>,
+    pub(crate) missing: Vec<String>,
 }
 
 /// Checks quotes by the paths of their values in the data. Cost: two reads of the named pages.
-pub(super) async fn check_quotes(
+pub(crate) async fn check_quotes(
     stores: &Stores,
     org: &OrgId,
     document: &Document,

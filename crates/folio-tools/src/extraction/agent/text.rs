@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 
 use async_trait::async_trait;
+use folio_resources::Document;
 use folio_storage::value::PageText;
 use folio_types::limits;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{document_of, of_turn};
-use crate::arguments::{self, number, optional};
+use crate::arguments::{self, Argument, number, optional};
 use crate::call::{ReadCall, read_tool};
 use crate::document_text::{add_page, check_ready, for_each_page};
 use crate::tool::{CallContext, Tool, ToolError};
@@ -25,14 +26,16 @@ pub(super) fn tool() -> Tool {
         "Returns the text of the document. Without page: the first pages, as many as fit. Result: pages (their number), text, \
          next_character (only if the end of a long page is missing: read it with page and from_character), next_page (only if the \
          text continues: the page to read next).",
-        vec![
-            optional("page", number("Only this page, from 1. Default: the first pages.", 1, 1_000_000)),
-            optional(
-                "from_character",
-                number("Only with page: the position in it, from 0. Default: 0.", 0, 100_000_000),
-            ),
-        ],
+        page_arguments().into(),
     )
+}
+
+/// Declares the arguments that select the pages of a document.
+pub(crate) fn page_arguments() -> [Argument; 2] {
+    [
+        optional("page", number("Only this page, from 1. Default: the first pages.", 1, 1_000_000)),
+        optional("from_character", number("Only with page: the position in it, from 0. Default: 0.", 0, 100_000_000)),
+    ]
 }
 
 /// Returns the line that replaces an old result. `arguments`: those of its call.
@@ -62,34 +65,43 @@ impl ReadCall for GetDocumentText {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let extraction = of_turn(context).await?;
         let document = document_of(context, &extraction).await?;
-        if let Err(error) = check_ready(&document) {
-            let text = format!("No OCR data found for this document. {}", error.message);
-            return Err(ToolError::ForModel(text));
-        }
-        let pages = document.pages;
-        let (from, count) = match self.page {
-            Some(page) if page > pages => {
-                let text = format!("page {page} is out of range: the document has {pages} pages.");
-                return Err(ToolError::ForModel(text));
-            }
-            Some(page) => (page, 1),
-            None => (1, pages),
-        };
-        let from_character = self.from_character.unwrap_or(0);
-        if from_character > 0 && self.page.is_none() {
-            let text = "from_character is a position in one page: state the page, too.";
-            return Err(ToolError::ForModel(text.to_owned()));
-        }
-        let (stores, org) = (&context.resources.stores, &context.principal.org);
-        let mut read = PagesThatFit::new(pages, usize::try_from(from_character).unwrap_or(usize::MAX));
-        for_each_page(stores, org, &document.id, (from, count), |page| read.add(page)).await?;
-        if let Some(characters) = read.shorter_page {
-            let text =
-                format!("from_character {from_character} is out of range: page {from} has {characters} characters.");
-            return Err(ToolError::ForModel(text));
-        }
-        Ok(read.result(from, pages))
+        read_pages(context, &document, self.page, self.from_character).await
     }
+}
+
+/// Returns the result of a call that reads the text of a document: the pages that fit, from a page or a position in it.
+pub(crate) async fn read_pages(
+    context: &CallContext,
+    document: &Document,
+    page: Option<u32>,
+    from_character: Option<u32>,
+) -> Result<Value, ToolError> {
+    if let Err(error) = check_ready(document) {
+        let text = format!("No OCR data found for this document. {}", error.message);
+        return Err(ToolError::ForModel(text));
+    }
+    let pages = document.pages;
+    let (from, count) = match page {
+        Some(page) if page > pages => {
+            let text = format!("page {page} is out of range: the document has {pages} pages.");
+            return Err(ToolError::ForModel(text));
+        }
+        Some(page) => (page, 1),
+        None => (1, pages),
+    };
+    let from_character = from_character.unwrap_or(0);
+    if from_character > 0 && page.is_none() {
+        let text = "from_character is a position in one page: state the page, too.";
+        return Err(ToolError::ForModel(text.to_owned()));
+    }
+    let (stores, org) = (&context.resources.stores, &context.principal.org);
+    let mut read = PagesThatFit::new(pages, usize::try_from(from_character).unwrap_or(usize::MAX));
+    for_each_page(stores, org, &document.id, (from, count), |page| read.add(page)).await?;
+    if let Some(characters) = read.shorter_page {
+        let text = format!("from_character {from_character} is out of range: page {from} has {characters} characters.");
+        return Err(ToolError::ForModel(text));
+    }
+    Ok(read.result(from, pages))
 }
 
 /// The pages that fit into a result.

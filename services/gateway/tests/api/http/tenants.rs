@@ -38,6 +38,8 @@ impl Tenant {
         let entry = admin.call_ok("CreateDictionaryEntry", entry).await;
         let entry = entry["dictionary_entry"]["dictionary_entry_id"].clone();
         let question = create_question(server, &org, &document).await;
+        let stack = json!({ "stack": { "name": "same", "document_ids": [document] } });
+        let stack = admin.call_ok("CreateStack", stack).await["stack"]["stack_id"].clone();
         let text = |value: Value| value.as_str().unwrap().to_owned();
         let ids = Ids::from([
             ("organization", org.to_string()),
@@ -46,6 +48,7 @@ impl Tenant {
             ("tag", admin.tag("same").await),
             ("dictionary_entry", text(entry)),
             ("dictionary_question", question),
+            ("stack", text(stack)),
             ("prompt", prompt.split('.').next().unwrap().to_owned()),
             ("schema", schema),
             ("thread", text(thread)),
@@ -66,6 +69,7 @@ impl Tenant {
             "ListDictionaryEntries",
             "ListDictionaryQuestions",
             "ListMissingLinks",
+            "ListStacks",
             "ListSchemas",
             "ListPrompts",
             "ListThreads",
@@ -126,7 +130,9 @@ fn body(route: &RestRoute, number: usize) -> Value {
     json!({
         "name": name, "document_name": name, "updated_llm_result": {}, "content": "Read.", "lifetime": 1, "data": {},
         "messages": [{ "role": "user", "content": "hello" }], "turn_id": "unknown", "approvals": [],
-        "term": name, "expansion": "a meaning", "query": "total",
+        "term": name, "expansion": "a meaning", "query": "total", "columns": [{ "name": name, "type": "text" }],
+        "column": "Total", "value": 1, "decision": "approve", "key_columns": ["Total"],
+        "aggregates": [{ "function": "count" }],
         "response_format": serde_json::from_str::<Value>(&format("total")).unwrap(),
     })
 }

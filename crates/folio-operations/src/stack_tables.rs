@@ -1,0 +1,246 @@
+//! Aggregates, conflicts, changes and exports of the table of a stack.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_export::{Spool, StackRecord, TableFormat};
+use folio_resources::{Column, Stack, StackRow, StackRowFilter, StackRowId};
+use folio_tools::stack::{
+    Aggregate, AggregateFunction, AggregatedGroup, Aggregator, ConflictFinder, TableConflict, TableQuery, table_rows,
+    with_documents,
+};
+use folio_types::page::{Order, PageRequest};
+use folio_types::{Error, Result, StackId};
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::context::Context;
+use crate::declaration::Declaration;
+use crate::documents::Content;
+use crate::exports::{ExportFormat, Records, json_array, json_lines, tables};
+use crate::operation::Operation;
+use crate::stack_rows::RowView;
+use crate::stacks::SERVICE;
+
+/// Interval at which a stream reads its table.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Time without a change after which a stream sends the stack again.
+// proto: StackService.WatchTable "after {} s"
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// Number of list rows of one read.
+const READ_VERSIONS: u32 = 1_000;
+/// Number of changed rows of one read.
+const READ_ROWS: usize = 100;
+
+/// Computes aggregates of the cells of a table.
+#[derive(Debug, Clone, Serialize)]
+pub struct AskTable {
+    pub stack_id: StackId,
+    /// Names of functions with the names of columns.
+    pub aggregates: Vec<RequestedAggregate>,
+    pub group_by: Vec<String>,
+    pub approved_only: bool,
+}
+
+/// A function of a column.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RequestedAggregate {
+    /// The name of an [`AggregateFunction`].
+    pub function: String,
+    /// None: the rows.
+    pub column: Option<String>,
+}
+
+/// The answer to [`AskTable`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableAnswer {
+    pub groups: Vec<AggregatedGroup>,
+    /// The unit of each aggregate. None: the column has none, or the result is a number of rows.
+    pub units: Vec<Option<String>>,
+    /// Number of rows of the table.
+    pub rows: u64,
+}
+
+impl Operation for AskTable {
+    const DECLARATION: Declaration = SERVICE.read("AskTable").long();
+    type Output = TableAnswer;
+
+    async fn run(self, context: &Context) -> Result<TableAnswer> {
+        let stack: Stack = context.find(&self.stack_id).await?;
+        let mut aggregates = Vec::with_capacity(self.aggregates.len());
+        for (index, RequestedAggregate { function, column }) in self.aggregates.into_iter().enumerate() {
+            let function = AggregateFunction::from_name(&function).ok_or_else(|| {
+                let names = AggregateFunction::ALL.map(AggregateFunction::as_str).join(", ");
+                Error::invalid_field(format!("aggregates[{index}].function"), format!("must be one of {names}"))
+            })?;
+            aggregates.push(Aggregate { function, column });
+        }
+        let unit = |aggregate: &Aggregate| {
+            let column = aggregate.column.as_deref().filter(|_| aggregate.function != AggregateFunction::Count)?;
+            stack.column(column).ok()?.definition.unit.clone()
+        };
+        let units = aggregates.iter().map(unit).collect();
+        let query = TableQuery { group_by: self.group_by, aggregates, approved_only: self.approved_only };
+        let mut aggregator = Aggregator::new(&stack, query)?;
+        // The rows of the whole table are read.
+        let _permit = context.sorted_list_permit().await?;
+        let (stores, org) = (context.stores().clone(), context.principal().org.clone());
+        let (mut pages, mut rows) = (table_rows(stores, org, stack.clone()), 0);
+        while let Some(page) = pages.try_next().await? {
+            for found in page {
+                rows += 1;
+                aggregator.add(&found.row)?;
+            }
+        }
+        Ok(TableAnswer { groups: aggregator.finish()?, units, rows })
+    }
+}
+
+/// Lists rows with the same key and different values.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListStackConflicts {
+    pub stack_id: StackId,
+    pub key_columns: Vec<String>,
+    /// Empty: all other columns.
+    pub columns: Vec<String>,
+}
+
+impl Operation for ListStackConflicts {
+    const DECLARATION: Declaration = SERVICE.read("ListStackConflicts").long();
+    /// The first conflicts, and the number of all conflicts.
+    type Output = (Vec<TableConflict>, u64);
+
+    async fn run(self, context: &Context) -> Result<Self::Output> {
+        let stack: Stack = context.find(&self.stack_id).await?;
+        let mut finder = ConflictFinder::new(&stack, &self.key_columns, &self.columns)?;
+        let _permit = context.sorted_list_permit().await?;
+        let mut pages = table_rows(context.stores().clone(), context.principal().org.clone(), stack);
+        while let Some(page) = pages.try_next().await? {
+            page.iter().try_for_each(|found| finder.add(&found.row))?;
+        }
+        Ok(finder.finish())
+    }
+}
+
+/// Streams the changes of a table, after the stack. A caller that lists the rows after the first element misses no change.
+#[derive(Debug, Clone, Serialize)]
+pub struct WatchTable {
+    pub stack_id: StackId,
+}
+
+/// A change of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TableChange {
+    /// The stack, at the start, after a change, and as a keep-alive.
+    Stack(Box<Stack>),
+    /// A row that is new or changed.
+    Row(Box<RowView>),
+    Removed(StackRowId),
+}
+
+impl Operation for WatchTable {
+    const DECLARATION: Declaration = SERVICE.read("WatchTable").long();
+    type Output = BoxStream<'static, Result<TableChange>>;
+
+    async fn run(self, context: &Context) -> Result<Self::Output> {
+        let mut stack: Stack = context.find(&self.stack_id).await?;
+        let context = context.clone();
+        let changes = async_stream::try_stream! {
+            let mut versions = row_versions(&context, &stack.id).await?;
+            let mut sent_at = Instant::now();
+            yield TableChange::Stack(Box::new(stack.clone()));
+            loop {
+                tokio::time::sleep(POLL_INTERVAL).await;
+                let permit = context.poll_permit().await?;
+                let poll = poll(&context, &stack, &versions).await?;
+                // A caller that does not read must not occupy the permit.
+                drop(permit);
+                let Some(TablePoll { current, latest, mut changes }) = poll else { break };
+                if current.version != stack.version || (changes.is_empty() && sent_at.elapsed() >= KEEP_ALIVE) {
+                    changes.insert(0, TableChange::Stack(Box::new(current.clone())));
+                }
+                (stack, versions) = (current, latest);
+                for change in changes {
+                    sent_at = Instant::now();
+                    yield change;
+                }
+            }
+        };
+        Ok(changes.boxed())
+    }
+}
+
+/// The state of a table after a poll.
+struct TablePoll {
+    current: Stack,
+    latest: HashMap<StackRowId, u64>,
+    /// The changes of rows.
+    changes: Vec<TableChange>,
+}
+
+/// Reads the changes of a table. None: the stack was deleted.
+async fn poll(context: &Context, stack: &Stack, versions: &HashMap<StackRowId, u64>) -> Result<Option<TablePoll>> {
+    let (stores, org) = (context.stores(), &context.principal().org);
+    let Some(current) = stores.of::<Stack>().get(org, &stack.id).await? else { return Ok(None) };
+    let latest = row_versions(context, &stack.id).await?;
+    let removed = versions.keys().filter(|id| !latest.contains_key(*id));
+    let mut changes: Vec<TableChange> = removed.cloned().map(TableChange::Removed).collect();
+    let changed: Vec<StackRowId> =
+        latest.iter().filter(|(id, version)| versions.get(*id) != Some(*version)).map(|(id, _)| id.clone()).collect();
+    let columns: Arc<[Column]> = current.columns.clone().into();
+    for ids in changed.chunks(READ_ROWS) {
+        let rows = stores.of::<StackRow>().get_many(org, ids).await?;
+        let rows = with_documents(stores, org, &current, rows).await?;
+        changes.extend(rows.into_iter().map(|found| TableChange::Row(Box::new(RowView::new(found, &columns)))));
+    }
+    Ok(Some(TablePoll { current, latest, changes }))
+}
+
+/// Returns the versions of the rows of a table. Reads list rows only.
+async fn row_versions(context: &Context, stack: &StackId) -> Result<HashMap<StackRowId, u64>> {
+    let (rows, org) = (context.stores().of::<StackRow>(), &context.principal().org);
+    let filter = StackRowFilter { stack: Some(stack.clone()), ..StackRowFilter::default() };
+    let mut request = PageRequest { size: READ_VERSIONS, order: Order::Oldest, ..PageRequest::default() };
+    let mut versions = HashMap::new();
+    loop {
+        let page = rows.list_versions(org, &filter, &request).await?;
+        versions.extend(page.items);
+        let Some(next) = page.next else { return Ok(versions) };
+        request.token = Some(next);
+    }
+}
+
+/// Streams a table as a file.
+#[derive(Debug, Clone, Serialize)]
+pub struct ExportTable {
+    pub stack_id: StackId,
+    pub format: ExportFormat,
+    /// If true, the export contains the state and the evidence of each cell.
+    pub has_details: bool,
+}
+
+impl Operation for ExportTable {
+    const DECLARATION: Declaration = SERVICE.read("ExportTable").long();
+    type Output = Content;
+
+    async fn run(self, context: &Context) -> Result<Content> {
+        let (stack, has_details): (Stack, _) = (context.find(&self.stack_id).await?, self.has_details);
+        let pages = table_rows(context.stores().clone(), context.principal().org.clone(), stack.clone());
+        let of_stack = stack.clone();
+        let record = move |found: folio_tools::stack::TableRow| {
+            StackRecord::new(&of_stack, &found.row, &found.document.name, has_details)
+        };
+        let records: Records<StackRecord> = pages.map_ok(move |page| page.into_iter().map(&record).collect()).boxed();
+        let format = match self.format {
+            ExportFormat::JsonLines => return Ok(Content::new(json_lines(records))),
+            ExportFormat::Json => return Ok(Content::new(json_array(records))),
+            ExportFormat::Csv => TableFormat::Csv,
+            ExportFormat::Xlsx => TableFormat::Xlsx,
+        };
+        let new = move || Spool::of_stack(&stack, has_details);
+        Ok(tables(records, new, Spool::add_stack_record, (format, context.export_permit().await?)))
+    }
+}

@@ -1,0 +1,170 @@
+//! Creates the jobs that fill rows of stacks without a request, before the write that causes them.
+//!
+//! | write | job |
+//! |---|---|
+//! | the text of a member becomes ready | fills the row of the document |
+//! | a document becomes a member by its tags or metadata | fills the row of the document |
+//! | columns, members or settings of a stack change | plans a job for all rows with missing cells |
+//!
+//! Only stacks with `auto_fill` have such jobs. A job whose write was refused or lost finds the stack or the document unchanged, and
+//! ends without an effect.
+
+use std::sync::Arc;
+
+use folio_history::job::{
+    JobLimits, NewJob, STACK_FILL_KIND, STACK_PLAN_KIND, StackFillInput, StackPlanInput, TagRun, TagRunWrite,
+};
+use folio_resources::{Document, Stack, StackFilter};
+use folio_storage::{JobPageStore, JobRecordStore, ResourceStore, Stores, create_job};
+use folio_types::page::PageRequest;
+use folio_types::{DocumentId, JobId, OrgId, Principal, Result, Role, StackId, Timestamp, UserId};
+use serde_json::{Value, json};
+
+use crate::counters::Counters;
+use crate::outbox::is_store_failure;
+
+/// Maximum number of stacks with automatic filling that a write of a document fills. Rows of further ones are filled on request.
+// proto: none "a stack fills its rows on request, too"
+const STACKS_MAX: u32 = 20;
+
+pub(crate) struct StackFills {
+    jobs: Arc<dyn JobRecordStore>,
+    pages: JobPageStore,
+    documents: ResourceStore<Document>,
+    stacks: ResourceStore<Stack>,
+    limits: JobLimits,
+    counters: Counters,
+}
+
+impl StackFills {
+    pub(crate) fn new(stores: &Stores, limits: JobLimits, counters: Counters) -> Self {
+        let (jobs, pages) = (Arc::clone(&stores.jobs), stores.job_pages());
+        Self { jobs, pages, documents: stores.of(), stacks: stores.of(), limits, counters }
+    }
+
+    /// Creates the jobs of a text that becomes ready, for the stacks of the document except `known`. Returns these stacks and the
+    /// ids of the jobs. The caller calls it before it writes the text, and again afterwards: a document that becomes a member between
+    /// the first call and the write may have no text when the job of the change runs.
+    ///
+    /// # Errors
+    /// `STORE_UNAVAILABLE`: the caller must not write the text, or must repeat the write.
+    pub(crate) async fn of_text(
+        &self,
+        org: &OrgId,
+        id: &DocumentId,
+        at: Timestamp,
+        known: &[StackId],
+    ) -> Result<(Vec<StackId>, Vec<JobId>)> {
+        let stacks = self.stacks(org).await?;
+        if stacks.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let Some(document) = self.documents.get(org, id).await? else { return Ok((Vec::new(), Vec::new())) };
+        let cause = TagRun { at, write: TagRunWrite::Text };
+        let (mut filled, mut jobs) = (Vec::new(), Vec::new());
+        for stack in stacks.into_iter().filter(|stack| !known.contains(&stack.id) && stack.contains(&document)) {
+            jobs.extend(self.fill(&stack, &document, &document.created_by, &cause).await?);
+            filled.push(stack.id);
+        }
+        Ok((filled, jobs))
+    }
+
+    /// Creates the jobs of a change that makes a document a member of stacks, and returns their ids. The caller writes the change
+    /// afterwards. `by`: the user on whose behalf the document is changed.
+    ///
+    /// # Errors
+    /// `STORE_UNAVAILABLE`: the change must not be written.
+    pub(crate) async fn after_document(
+        &self,
+        before: &Document,
+        after: &Document,
+        by: &UserId,
+        at: Timestamp,
+    ) -> Result<Vec<JobId>> {
+        if before.tags == after.tags && before.metadata == after.metadata {
+            return Ok(Vec::new());
+        }
+        let user = if *by == UserId::platform() { &after.created_by } else { by };
+        let cause = TagRun { at, write: TagRunWrite::Document(after.version) };
+        let mut jobs = Vec::new();
+        for stack in self.stacks(&after.org).await? {
+            if stack.contains(after) && !stack.contains(before) {
+                jobs.extend(self.fill(&stack, after, user, &cause).await?);
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// Creates the job that plans the filling of a stack after its change, and returns its id. The caller writes the change
+    /// afterwards. `before`: None for a new stack.
+    ///
+    /// # Errors
+    /// `STORE_UNAVAILABLE`: the change must not be written.
+    pub(crate) async fn after_stack(
+        &self,
+        before: Option<&Stack>,
+        after: &Stack,
+        by: &UserId,
+        at: Timestamp,
+    ) -> Result<Option<JobId>> {
+        if !Stack::starts_filling(before, after) {
+            return Ok(None);
+        }
+        let user = if *by == UserId::platform() { &after.created_by } else { by };
+        let (org, id, version) = (&after.org, &after.id, after.version);
+        let identity = json!({ "stack": id, "version": version, "at": at.to_string() }).to_string();
+        let job = JobId::derive(&[org.as_str(), STACK_PLAN_KIND, &identity]);
+        let input = json!(StackPlanInput { version, at });
+        self.create((job, STACK_PLAN_KIND, input), id.to_string(), (org, user), at).await
+    }
+
+    /// Returns the stacks with automatic filling.
+    async fn stacks(&self, org: &OrgId) -> Result<Vec<Stack>> {
+        let filter = StackFilter { has_auto_fill: true, ..StackFilter::default() };
+        let request = PageRequest { size: STACKS_MAX, ..PageRequest::default() };
+        let found = self.stacks.list(org, &filter, &request).await?.items;
+        Ok(found.into_iter().filter(|stack| !stack.columns.is_empty()).collect())
+    }
+
+    /// Creates the job that fills the row of a document.
+    async fn fill(&self, stack: &Stack, document: &Document, user: &UserId, cause: &TagRun) -> Result<Option<JobId>> {
+        let org = &stack.org;
+        let identity = json!({ "stack": stack.id, "document": document.id, "cause": cause }).to_string();
+        let input = StackFillInput {
+            stack: stack.id.clone(),
+            model: None,
+            credit_budget: stack.auto_fill.as_ref().and_then(|auto_fill| auto_fill.credit_budget),
+            cause: Some(cause.clone()),
+        };
+        let job = JobId::derive(&[org.as_str(), STACK_FILL_KIND, &identity]);
+        self.create((job, STACK_FILL_KIND, json!(input)), document.id.to_string(), (org, user), cause.at).await
+    }
+
+    /// Creates a job with one item. None: the organization has too many open jobs, which must not prevent the write.
+    async fn create(
+        &self,
+        (id, kind, input): (JobId, &'static str, Value),
+        subject: String,
+        (org, user): (&OrgId, &UserId),
+        at: Timestamp,
+    ) -> Result<Option<JobId>> {
+        let new = NewJob {
+            id,
+            principal: Principal::new(org.clone(), user.clone(), Role::Member),
+            kind: kind.to_owned(),
+            input,
+            items: vec![subject],
+            running_max: self.limits.running_time,
+            at,
+        };
+        match create_job(&*self.jobs, &self.pages, &self.limits, new).await {
+            Ok(header) => Ok(Some(header.id)),
+            Err(error) if is_store_failure(&error) => Err(error),
+            Err(error) => {
+                self.counters.count_refused_jobs(kind, error.reason.as_str(), 1);
+                tracing::warn!(%error, kind, "rows of a stack are not filled automatically");
+                Ok(None)
+            }
+        }
+    }
+}

@@ -1,0 +1,579 @@
+//! `folio stack`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use folio_proto::v1;
+use folio_resources::{ColumnType, NewColumn};
+use folio_types::StackId;
+use serde_json::{Map, Value, json};
+
+use super::export::{Destination, ExportFormat};
+use super::job::word;
+use super::output::View;
+use super::{
+    DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, job, parsed, present, read_text,
+    tag, time,
+};
+use crate::client::{Client, answer, explain};
+use crate::names::Choice;
+use crate::terminal::note;
+use crate::{documents, names};
+
+/// Maximum size of a file with columns, in bytes.
+const COLUMNS_BYTES: usize = 1024 * 1024;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// List stacks, newest first.
+    List(ListArguments),
+    /// Print a stack with its columns.
+    #[command(visible_alias = "show")]
+    Get(ItemArguments),
+    /// Create a stack of documents.
+    Create(Create),
+    /// Add documents to a stack without a rule.
+    Add(Members),
+    /// Remove documents from a stack without a rule.
+    Remove(Members),
+    /// Delete a stack. Its documents remain.
+    #[command(visible_alias = "rm")]
+    Delete(ItemArguments),
+    /// Define the columns of the table from a JSON file.
+    Columns(Columns),
+    /// Fill the rows with missing cells by a job.
+    Fill(Fill),
+    /// List the rows of the table, newest first.
+    Rows(Rows),
+    /// Set the value of a cell.
+    Set(Set),
+    /// Approve cells of a row.
+    Approve(Review),
+    /// Reject cells of a row.
+    Reject(Review),
+    /// List documents with the same key and different values.
+    Conflicts(Conflicts),
+    /// Compute aggregates of the cells.
+    Ask(Ask),
+    /// Write the table as JSON, JSON lines, CSV or XLSX.
+    Export(Export),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Create {
+    /// The name.
+    name: String,
+    /// A text that describes the table to agents and people.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    description: String,
+    /// A document, by id or name; may be given several times.
+    #[arg(long = "document", value_name = "DOCUMENT", conflicts_with_all = ["tags", "metadata"])]
+    documents: Vec<String>,
+    /// Documents with this tag, by id or name, also later ones; may be given several times.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// Documents whose entry KEY of the metadata is this text; may be given several times.
+    #[arg(long = "metadata", value_name = "KEY=TEXT", value_parser = super::document::entry)]
+    metadata: Vec<(String, String)>,
+    /// The model of the turns that fill rows [default: the default of the organization].
+    #[arg(long, default_value = "", hide_default_value = true)]
+    model: String,
+    /// Approve values with at least this confidence, from 0 to 1; the others wait for a decision.
+    #[arg(long, value_name = "CONFIDENCE")]
+    approve_from: Option<f64>,
+    /// Approve only values with a citation.
+    #[arg(long, requires = "approve_from")]
+    require_citation: bool,
+    /// Fill rows of new documents without a request.
+    #[arg(long)]
+    auto_fill: bool,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Members {
+    /// The stack, by id or name.
+    stack: String,
+    /// The documents, by id or name.
+    #[arg(value_name = "DOCUMENT", required = true)]
+    documents: Vec<String>,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Columns {
+    /// The stack, by id or name.
+    stack: String,
+    /// A JSON array of objects with the members name, type (text, number, integer, boolean, date or enum), description, required,
+    /// unit and enum; - is standard input.
+    file: PathBuf,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Fill {
+    /// The stack, by id or name.
+    stack: String,
+    /// The model [default: the model of the stack, otherwise of the organization].
+    #[arg(long, default_value = "", hide_default_value = true)]
+    model: String,
+    /// Credit that the model calls may cost [default: no budget].
+    #[arg(long, value_name = "CREDITS")]
+    budget: Option<u64>,
+    /// Print the job at once. It continues on the server.
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Rows {
+    /// The stack, by id or name.
+    stack: String,
+    /// Only rows with a cell that waits for a decision.
+    #[arg(long)]
+    waiting: bool,
+    /// Maximum number of rows.
+    #[arg(long, value_name = "N", default_value = "1000")]
+    limit: usize,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+/// A row of a table.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Row {
+    /// The stack, by id or name.
+    stack: String,
+    /// The document of the row, by id or name.
+    document: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Set {
+    #[command(flatten)]
+    row: Row,
+    /// The name of the column.
+    column: String,
+    /// The value as JSON; a text that is no JSON is a text; null removes the value.
+    #[arg(allow_negative_numbers = true)]
+    value: String,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Review {
+    #[command(flatten)]
+    row: Row,
+    /// The columns [default: those whose cells wait for a decision].
+    columns: Vec<String>,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Conflicts {
+    /// The stack, by id or name.
+    stack: String,
+    /// A column whose values identify a subject; may be given several times.
+    #[arg(long = "key", value_name = "COLUMN", required = true)]
+    keys: Vec<String>,
+    /// A column whose values are compared; may be given several times [default: all other columns].
+    #[arg(long = "column", value_name = "COLUMN")]
+    columns: Vec<String>,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Ask {
+    /// The stack, by id or name.
+    stack: String,
+    /// Functions of columns, such as sum:Total, or count.
+    #[arg(value_name = "FUNCTION:COLUMN", required = true, value_parser = aggregate)]
+    aggregates: Vec<(Function, String)>,
+    /// A column whose values divide the rows into groups; may be given several times.
+    #[arg(long = "by", value_name = "COLUMN")]
+    group_by: Vec<String>,
+    /// Only approved values count.
+    #[arg(long)]
+    approved: bool,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Export {
+    /// The stack, by id or name.
+    stack: String,
+    /// Also write the state and the evidence of each cell.
+    #[arg(long)]
+    details: bool,
+    /// The format [default: that of the extension of the file, otherwise jsonl].
+    #[arg(long, value_enum)]
+    output: Option<ExportFormat>,
+    /// The file that the export is written to [default: standard output].
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    #[command(flatten)]
+    stores: StoresArguments,
+}
+
+/// A function of an aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Function {
+    Count,
+    Sum,
+    Average,
+    Min,
+    Max,
+}
+
+impl From<Function> for v1::TableFunction {
+    fn from(function: Function) -> Self {
+        match function {
+            Function::Count => Self::Count,
+            Function::Sum => Self::Sum,
+            Function::Average => Self::Average,
+            Function::Min => Self::Min,
+            Function::Max => Self::Max,
+        }
+    }
+}
+
+/// Parses an aggregate such as `sum:Total`.
+fn aggregate(text: &str) -> Result<(Function, String), String> {
+    let (function, column) = text.split_once(':').unwrap_or((text, ""));
+    let function = <Function as clap::ValueEnum>::from_str(function, true)?;
+    Ok((function, column.to_owned()))
+}
+
+pub(crate) async fn run(command: Command) -> Result<()> {
+    match command {
+        Command::List(list) => list.data.run(async |client| stacks(&client, &list).await).await,
+        Command::Get(get) => get.data.run(async |client| Ok(View::one(shown(&find(&client, &get.item).await?)))).await,
+        Command::Create(create) => create.data.run(async |client| make(&client, &create).await).await,
+        Command::Add(members) => members.data.run(async |client| change(&client, &members, true).await).await,
+        Command::Remove(members) => members.data.run(async |client| change(&client, &members, false).await).await,
+        Command::Delete(delete) => delete.data.run(async |client| remove(&client, &delete.item).await).await,
+        Command::Columns(columns) => columns.data.run(async |client| define(&client, &columns).await).await,
+        Command::Fill(fill) => fill.data.run(async |client| start(&client, &fill).await).await,
+        Command::Rows(rows) => rows.data.run(async |client| list_rows(&client, &rows).await).await,
+        Command::Set(set) => set.data.run(async |client| edit(&client, &set).await).await,
+        Command::Approve(approve) => {
+            let decision = v1::FieldDecision::Approved;
+            approve.data.run(async |client| decide(&client, &approve, decision).await).await
+        }
+        Command::Reject(reject) => {
+            let decision = v1::FieldDecision::Rejected;
+            reject.data.run(async |client| decide(&client, &reject, decision).await).await
+        }
+        Command::Conflicts(conflicts) => conflicts.data.run(async |client| compare(&client, &conflicts).await).await,
+        Command::Ask(ask) => ask.data.run(async |client| compute(&client, &ask).await).await,
+        Command::Export(export) => export.stores.run(async |client| download(&client, &export).await).await,
+    }
+}
+
+async fn stacks(client: &Client, list: &ListArguments) -> Result<View> {
+    let found = collect(list.limit, async |page_size, page_token| {
+        let request = v1::ListStacksRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
+        let page = answer(client.stacks().list_stacks(request)).await?;
+        Ok((page.stacks, page.next_page_token))
+    });
+    let rows = found.await?.iter().map(shown).collect();
+    Ok(View::list(["stack_id", "name", "columns", "members", "complete_time"], rows))
+}
+
+/// Returns the id of a stack that is named by id or name.
+async fn id(client: &Client, what: &str, choose: Choice<v1::Stack>) -> Result<String> {
+    if what.parse::<StackId>().is_ok() {
+        return Ok(what.to_owned());
+    }
+    let request =
+        v1::ListStacksRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
+    Ok(choose("stack", what, answer(client.stacks().list_stacks(request)).await?.stacks)?.stack_id)
+}
+
+async fn find(client: &Client, what: &str) -> Result<v1::Stack> {
+    let stack_id = id(client, what, names::choose).await?;
+    present(answer(client.stacks().get_stack(v1::GetStackRequest { stack_id })).await?.stack)
+}
+
+async fn document_ids(client: &Client, documents: &[String]) -> Result<Vec<String>> {
+    let mut ids = Vec::with_capacity(documents.len());
+    for document in documents {
+        ids.push(documents::find(client, document, names::choose).await?.document_id);
+    }
+    Ok(ids)
+}
+
+async fn make(client: &Client, create: &Create) -> Result<View> {
+    let has_rule = !create.tags.is_empty() || !create.metadata.is_empty();
+    let rule = v1::StackMemberRule {
+        tag_ids: tag::ids(client, &create.tags).await?,
+        metadata: create.metadata.iter().cloned().collect(),
+    };
+    let review_rule = create
+        .approve_from
+        .map(|min_confidence| v1::StackReviewRule { min_confidence, requires_citation: create.require_citation });
+    let stack = v1::Stack {
+        name: create.name.clone(),
+        description: create.description.clone(),
+        document_ids: document_ids(client, &create.documents).await?,
+        rule: has_rule.then_some(rule),
+        model: create.model.clone(),
+        review_rule,
+        auto_fill: create.auto_fill.then(v1::StackAutoFill::default),
+        ..v1::Stack::default()
+    };
+    let request = v1::CreateStackRequest { stack: Some(stack), ..Default::default() };
+    Ok(View::one(shown(&present(answer(client.stacks().create_stack(request)).await?.stack)?)))
+}
+
+async fn change(client: &Client, members: &Members, adds: bool) -> Result<View> {
+    let documents = document_ids(client, &members.documents).await?;
+    let (add_document_ids, remove_document_ids) = if adds { (documents, Vec::new()) } else { (Vec::new(), documents) };
+    let stack_id = id(client, &members.stack, names::choose).await?;
+    let request = v1::UpdateStackRequest {
+        stack: Some(v1::Stack { stack_id, ..v1::Stack::default() }),
+        add_document_ids,
+        remove_document_ids,
+        ..Default::default()
+    };
+    Ok(View::one(shown(&present(answer(client.stacks().update_stack(request)).await?.stack)?)))
+}
+
+async fn remove(client: &Client, what: &str) -> Result<View> {
+    let stack_id = id(client, what, names::choose_only).await?;
+    let request = v1::DeleteStackRequest { stack_id: stack_id.clone(), ..Default::default() };
+    answer(client.stacks().delete_stack(request)).await?;
+    Ok(deleted(&stack_id))
+}
+
+async fn define(client: &Client, columns: &Columns) -> Result<View> {
+    let text = read_text(&columns.file, COLUMNS_BYTES)?;
+    let stack_id = id(client, &columns.stack, names::choose).await?;
+    let request = v1::DefineStackColumnsRequest { stack_id, columns: column_definitions(&text)?, ..Default::default() };
+    Ok(View::one(shown(&present(answer(client.stacks().define_stack_columns(request)).await?.stack)?)))
+}
+
+fn column_definitions(text: &str) -> Result<Vec<v1::StackColumn>> {
+    let columns: Vec<NewColumn> = serde_json::from_str(text).context("the columns are invalid")?;
+    let column = |column: NewColumn| v1::StackColumn {
+        name: column.name,
+        r#type: v1::StackColumnType::from(column.kind).into(),
+        description: column.description,
+        required: column.required,
+        unit: column.unit.unwrap_or_default(),
+        enum_values: column.values,
+        revision: 0,
+    };
+    Ok(columns.into_iter().map(column).collect())
+}
+
+async fn start(client: &Client, fill: &Fill) -> Result<View> {
+    let stack_id = id(client, &fill.stack, names::choose).await?;
+    let request =
+        v1::FillStackRequest { stack_id, model: fill.model.clone(), credit_budget: fill.budget, ..Default::default() };
+    let created = present(answer(client.stacks().fill_stack(request)).await?.job)?;
+    match fill.no_wait {
+        true => job::view(Some(created)),
+        false => {
+            note(&format!("job {} fills the rows, also if this command ends", created.job_id));
+            job::watch(client, created.job_id).await
+        }
+    }
+}
+
+async fn list_rows(client: &Client, rows: &Rows) -> Result<View> {
+    let stack = find(client, &rows.stack).await?;
+    let filter = if rows.waiting { "waiting:true" } else { "" };
+    let found = collect(rows.limit, async |page_size, page_token| {
+        let request = v1::ListStackRowsRequest {
+            stack_id: stack.stack_id.clone(),
+            page_size,
+            page_token,
+            filter: filter.to_owned(),
+            ..Default::default()
+        };
+        let page = answer(client.stacks().list_stack_rows(request)).await?;
+        Ok((page.rows, page.next_page_token))
+    });
+    let rows = found.await?.iter().map(row).collect();
+    Ok(View::list(["document", "values", "missing_columns", "waiting"], rows))
+}
+
+async fn row_ids(client: &Client, row: &Row) -> Result<(String, String)> {
+    let stack_id = id(client, &row.stack, names::choose).await?;
+    Ok((stack_id, documents::find(client, &row.document, names::choose).await?.document_id))
+}
+
+async fn edit(client: &Client, set: &Set) -> Result<View> {
+    let (stack_id, document_id) = row_ids(client, &set.row).await?;
+    let request = v1::UpdateStackCellRequest {
+        stack_id,
+        document_id,
+        column: set.column.clone(),
+        value_json: parsed(&set.value).to_string(),
+        ..Default::default()
+    };
+    Ok(View::one(row(&present(answer(client.stacks().update_stack_cell(request)).await?.row)?)))
+}
+
+async fn decide(client: &Client, review: &Review, decision: v1::FieldDecision) -> Result<View> {
+    let (stack_id, document_id) = row_ids(client, &review.row).await?;
+    let request = v1::ReviewStackCellsRequest {
+        stack_id,
+        document_id,
+        columns: review.columns.clone(),
+        decision: decision.into(),
+        ..Default::default()
+    };
+    Ok(View::one(row(&present(answer(client.stacks().review_stack_cells(request)).await?.row)?)))
+}
+
+async fn compare(client: &Client, conflicts: &Conflicts) -> Result<View> {
+    let request = v1::ListStackConflictsRequest {
+        stack_id: id(client, &conflicts.stack, names::choose).await?,
+        key_columns: conflicts.keys.clone(),
+        columns: conflicts.columns.clone(),
+    };
+    let found = answer(client.stacks().list_stack_conflicts(request)).await?;
+    if usize::try_from(found.total_count)? > found.conflicts.len() {
+        note(&format!("only the first of {} conflicts are listed", found.total_count));
+    }
+    let shown = |conflict: &v1::StackConflict| {
+        let value = |value: &v1::StackConflictValue| json!({ "value": value.value, "documents": value.document_count, "document_ids": value.document_ids });
+        json!({
+            "key": conflict.key, "column": conflict.column,
+            "values": conflict.values.iter().map(value).collect::<Vec<_>>(),
+        })
+    };
+    Ok(View::list(["key", "column", "values"], found.conflicts.iter().map(shown).collect()))
+}
+
+async fn compute(client: &Client, ask: &Ask) -> Result<View> {
+    let aggregates = ask.aggregates.iter().map(|(function, column)| v1::TableAggregate {
+        function: v1::TableFunction::from(*function).into(),
+        column: column.clone(),
+    });
+    let request = v1::AskTableRequest {
+        stack_id: id(client, &ask.stack, names::choose).await?,
+        aggregates: aggregates.collect(),
+        group_by: ask.group_by.clone(),
+        approved_only: ask.approved,
+    };
+    let found = answer(client.stacks().ask_table(request)).await?;
+    let group = |group: &v1::TableGroup| {
+        let keys = ask.group_by.iter().cloned().zip(group.key_json.iter().map(|key| parsed(key)));
+        let values = ask.aggregates.iter().zip(&group.values).map(|((function, column), value)| {
+            let unit = if value.unit.is_empty() { String::new() } else { format!(" {}", value.unit) };
+            (label(*function, column), Value::from(format!("{}{unit}", value.value)))
+        });
+        let rows = ("rows".to_owned(), Value::from(group.row_count));
+        Value::Object(keys.chain([rows]).chain(values).collect::<Map<_, _>>())
+    };
+    let labels = ask.aggregates.iter().map(|(function, column)| label(*function, column));
+    let columns: Vec<String> = ask.group_by.iter().cloned().chain(["rows".to_owned()]).chain(labels).collect();
+    Ok(View::list(columns, found.groups.iter().map(group).collect()))
+}
+
+/// Returns the name of the column of an aggregate.
+fn label(function: Function, column: &str) -> String {
+    let function = word(v1::TableFunction::from(function).as_str_name(), "TABLE_FUNCTION_");
+    if column.is_empty() { function } else { format!("{function}:{column}") }
+}
+
+async fn download(client: &Client, export: &Export) -> Result<()> {
+    let to = export.to.as_deref();
+    let named = to.map(ExportFormat::of_file).transpose()?.flatten();
+    let format = export.output.or(named).unwrap_or(ExportFormat::Jsonl);
+    super::export::check(Some(format), to)?;
+    let request = v1::ExportTableRequest {
+        stack_id: id(client, &export.stack, names::choose).await?,
+        format: v1::ExportFormat::from(format).into(),
+        include_details: export.details,
+    };
+    write(client, request, to).await
+}
+
+async fn write(client: &Client, request: v1::ExportTableRequest, to: Option<&Path>) -> Result<()> {
+    let mut destination = Destination::open(to)?;
+    let mut chunks = answer(client.stacks().export_table(request)).await?;
+    while let Some(part) = chunks.message().await.map_err(|status| explain(&status))? {
+        destination.write(&part.chunk)?;
+    }
+    destination.finish()
+}
+
+fn shown(stack: &v1::Stack) -> Value {
+    let column = |column: &v1::StackColumn| {
+        json!({
+            "name": column.name, "type": type_name(column.r#type()), "description": column.description,
+            "required": column.required, "unit": column.unit, "enum": column.enum_values,
+        })
+    };
+    let members = match &stack.rule {
+        Some(rule) => json!({ "tag_ids": rule.tag_ids, "metadata": rule.metadata }),
+        None => json!({ "documents": stack.document_count }),
+    };
+    json!({
+        "stack_id": stack.stack_id, "name": stack.name, "description": stack.description, "members": members,
+        "columns": stack.columns.iter().map(column).collect::<Vec<_>>(), "model": stack.model,
+        "auto_fill": stack.auto_fill.is_some(), "min_confidence": stack.review_rule.as_ref().map(|rule| rule.min_confidence),
+        "complete_time": time(stack.complete_time.as_ref()), "created_by": stack.created_by,
+        "create_time": time(stack.create_time.as_ref()), "update_time": time(stack.update_time.as_ref()),
+        "etag": stack.etag,
+    })
+}
+
+fn type_name(kind: v1::StackColumnType) -> &'static str {
+    ColumnType::try_from(kind).map_or("", ColumnType::as_str)
+}
+
+fn row(row: &v1::StackRow) -> Value {
+    let value = |cell: &v1::StackCell| {
+        let value = cell.value_json.as_deref().map_or(Value::Null, parsed);
+        (cell.column.clone(), value)
+    };
+    let state = |cell: &v1::StackCell| {
+        (cell.column.clone(), Value::from(word(cell.state().as_str_name(), "STACK_CELL_STATE_")))
+    };
+    json!({
+        "stack_row_id": row.stack_row_id, "document_id": row.document_id, "document": row.document_name,
+        "values": row.cells.iter().map(value).collect::<Map<_, _>>(),
+        "states": row.cells.iter().map(state).collect::<Map<_, _>>(), "missing_columns": row.missing_columns,
+        "waiting": row.cells.iter().filter(|cell| cell.waiting).count(),
+        "update_time": time(row.update_time.as_ref()), "etag": row.etag,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aggregate_is_a_function_and_a_column() {
+        assert_eq!(aggregate("sum:Net total"), Ok((Function::Sum, "Net total".to_owned())));
+        assert_eq!(aggregate("COUNT"), Ok((Function::Count, String::new())));
+        assert!(aggregate("median:Total").is_err());
+        assert_eq!((label(Function::Max, "Total"), label(Function::Count, "")), ("max:Total".into(), "count".into()));
+    }
+
+    #[test]
+    fn columns_are_read_from_json() {
+        let text = r#"[{"name": "Total", "type": "number", "unit": "EUR"}, {"name": "State", "type": "enum", "enum": ["open"]}]"#;
+        let columns = column_definitions(text).unwrap();
+        assert_eq!((columns[0].r#type(), columns[0].unit.as_str()), (v1::StackColumnType::Number, "EUR"));
+        assert_eq!(
+            (type_name(columns[1].r#type()), columns[1].enum_values.as_slice()),
+            ("enum", &["open".to_owned()][..])
+        );
+        assert!(column_definitions(r#"[{"name": "a", "type": "money"}]"#).is_err());
+    }
+}

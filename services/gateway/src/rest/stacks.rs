@@ -1,0 +1,357 @@
+//! The routes of stacks and of their columns. No client of DocRouter calls them.
+
+use std::collections::BTreeMap;
+
+use folio_operations::ListRequest;
+use folio_operations::stacks::{
+    CreateStack, CreateStackThread, DefineStackColumns, DeleteStack, FillStack, GetStack, ListStacks, UpdateStack,
+};
+use folio_resources::{
+    AutoFill, CellRule, Column, ColumnType, MemberRule, NewColumn, STACK_COLUMNS_MAX, STACK_ROWS_MAX, Stack,
+    StackMembers, fields,
+};
+use folio_types::{Error, StackId, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::document_query::quoted;
+use super::endpoint::{delete, get, post, put};
+use super::extract::{Bounded, Client, Id, Json, Query};
+use super::failure::Failure;
+use super::list::rows;
+use super::reply::{Message, Reply, Versioned};
+use super::routes::{Level, Route, org_path, route};
+
+const STACKS: &str = org_path!("/stacks");
+const STACK: &str = org_path!("/stacks/{stack_id}");
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        route::<CreateStack>(Level::Own, post(STACKS, create)),
+        route::<ListStacks>(Level::Own, get(STACKS, list)),
+        route::<GetStack>(Level::Own, get(STACK, find)),
+        route::<UpdateStack>(Level::Own, put(STACK, update)),
+        route::<DeleteStack>(Level::Own, delete(STACK, remove)),
+        route::<DefineStackColumns>(Level::Own, put(org_path!("/stacks/{stack_id}/columns"), define)),
+        route::<FillStack>(Level::Own, post(org_path!("/stacks/{stack_id}/fill"), fill)),
+        route::<CreateStackThread>(Level::Own, post(org_path!("/stacks/{stack_id}/threads"), create_thread)),
+    ]
+}
+
+/// The fields of a stack that clients set.
+#[derive(Debug, Deserialize, ToSchema)]
+struct StackFields {
+    /// The name, unique in the organization.
+    name: String,
+    /// A text that describes the table. Null: no text.
+    description: Option<String>,
+    /// The documents of a stack without a rule. Null: none.
+    document_ids: Option<Vec<String>>,
+    /// Tags that a document must have. Null: no such condition.
+    tag_ids: Option<Vec<String>>,
+    /// Metadata that a document must have with exactly these values. Null: no such condition.
+    metadata: Option<BTreeMap<String, String>>,
+    /// The model of the turns that fill rows. Null: the default model.
+    model: Option<String>,
+    /// The minimum confidence of a value that is approved without a person. Null: values wait for no decision.
+    min_confidence: Option<f64>,
+    /// True if a value that is approved without a person must have a citation.
+    #[serde(default)]
+    requires_citation: bool,
+    /// True if rows of new members are filled without a request.
+    #[serde(default)]
+    auto_fill: bool,
+    /// Credits that each automatic job may cost. Null: no budget.
+    auto_fill_budget: Option<u64>,
+}
+
+impl StackFields {
+    fn members(&self) -> Result<StackMembers, Failure> {
+        let documents = self.document_ids.as_deref().unwrap_or_default();
+        if self.tag_ids.is_none() && self.metadata.is_none() {
+            return Ok(StackMembers::Documents(fields::ids("stack.document_ids", documents, STACK_ROWS_MAX)?));
+        }
+        if !documents.is_empty() {
+            return Err(Error::invalid_field("stack.document_ids", "must be empty if the stack has a rule").into());
+        }
+        Ok(StackMembers::Rule(MemberRule {
+            tags: fields::tags("stack.rule.tag_ids", self.tag_ids.as_deref().unwrap_or_default())?,
+            metadata: self.metadata.clone().unwrap_or_default(),
+        }))
+    }
+
+    fn model(&self) -> Result<Option<String>, Failure> {
+        Ok(fields::optional_word("stack.model", self.model.as_deref().unwrap_or_default())?)
+    }
+
+    fn review_rule(&self) -> Option<CellRule> {
+        let requires_citation = self.requires_citation;
+        self.min_confidence.map(|min_confidence| CellRule { min_confidence, requires_citation })
+    }
+
+    fn auto_fill(&self) -> Option<AutoFill> {
+        self.auto_fill.then_some(AutoFill { credit_budget: self.auto_fill_budget })
+    }
+}
+
+/// A column of a table.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct ColumnFields {
+    /// The name, unique in the table.
+    name: String,
+    /// `text`, `number`, `integer`, `boolean`, `date` or `enum`.
+    r#type: String,
+    /// A text that describes the value.
+    #[serde(default)]
+    description: String,
+    /// True if each document should have a value.
+    #[serde(default)]
+    required: bool,
+    /// The unit of the values.
+    unit: Option<String>,
+    /// The permitted values of the type `enum`.
+    #[serde(default)]
+    r#enum: Vec<String>,
+}
+
+impl ColumnFields {
+    fn new_column(self, index: usize) -> Result<NewColumn, Failure> {
+        let kind = ColumnType::from_name(&self.r#type).ok_or_else(|| {
+            let names = ColumnType::ALL.map(ColumnType::as_str).join(", ");
+            Error::invalid_field(format!("columns[{index}].type"), format!("must be one of {names}"))
+        })?;
+        let Self { name, description, required, unit, r#enum: values, .. } = self;
+        Ok(NewColumn { name, kind, description, required, unit, values })
+    }
+}
+
+impl From<&Column> for ColumnFields {
+    fn from(column: &Column) -> Self {
+        let NewColumn { name, kind, description, required, unit, values } = column.definition.clone();
+        Self { name, r#type: kind.as_str().to_owned(), description, required, unit, r#enum: values }
+    }
+}
+
+/// The columns of a table.
+#[derive(Debug, Deserialize, ToSchema)]
+struct ColumnList {
+    /// The columns in their order.
+    columns: Vec<ColumnFields>,
+}
+
+/// A stack.
+#[derive(Debug, Serialize, ToSchema)]
+struct StackBody {
+    /// Identifies the stack.
+    id: String,
+    /// The name.
+    name: String,
+    /// A text that describes the table.
+    description: String,
+    /// The number of documents of a stack without a rule. Null: the stack has a rule.
+    document_count: Option<usize>,
+    /// Tags that a document must have. Null: the stack has no rule.
+    tag_ids: Option<Vec<String>>,
+    /// Metadata that a document must have. Null: the stack has no rule.
+    metadata: Option<BTreeMap<String, String>>,
+    /// The columns in their order.
+    columns: Vec<ColumnFields>,
+    /// The model of the turns that fill rows. Null: the default model.
+    model: Option<String>,
+    /// The minimum confidence of a value that is approved without a person.
+    min_confidence: Option<f64>,
+    /// True if a value that is approved without a person must have a citation.
+    requires_citation: bool,
+    /// True if rows of new members are filled without a request.
+    auto_fill: bool,
+    /// Credits that each automatic job may cost.
+    auto_fill_budget: Option<u64>,
+    /// The time at which an agent stated that the table is complete.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    completed_at: Option<Timestamp>,
+    /// The time of creation.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    /// The user that created the stack.
+    created_by: String,
+    /// The time of the last change.
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Timestamp,
+}
+
+impl From<&Stack> for StackBody {
+    fn from(stack: &Stack) -> Self {
+        let (documents, rule) = match &stack.members {
+            StackMembers::Documents(documents) => (Some(documents.len()), None),
+            StackMembers::Rule(rule) => (None, Some(rule)),
+        };
+        Self {
+            id: stack.id.to_string(),
+            name: stack.name.clone(),
+            description: stack.description.clone(),
+            document_count: documents,
+            tag_ids: rule.map(|rule| rule.tags.iter().map(ToString::to_string).collect()),
+            metadata: rule.map(|rule| rule.metadata.clone()),
+            columns: stack.columns.iter().map(Into::into).collect(),
+            model: stack.model.clone(),
+            min_confidence: stack.review_rule.as_ref().map(|rule| rule.min_confidence),
+            requires_citation: stack.review_rule.as_ref().is_some_and(|rule| rule.requires_citation),
+            auto_fill: stack.auto_fill.is_some(),
+            auto_fill_budget: stack.auto_fill.as_ref().and_then(|auto_fill| auto_fill.credit_budget),
+            completed_at: stack.completion.as_ref().map(|completion| completion.at),
+            created_at: stack.created_at,
+            created_by: stack.created_by.to_string(),
+            updated_at: stack.updated_at,
+        }
+    }
+}
+
+impl From<&Stack> for Versioned<StackBody> {
+    fn from(stack: &Stack) -> Self {
+        Self { version: stack.version, body: stack.into() }
+    }
+}
+
+/// The query parameters of a list.
+#[derive(Debug, Deserialize, ToSchema)]
+struct StackQuery {
+    /// Number of stacks before the page.
+    #[serde(default)]
+    #[schema(value_type = u32)]
+    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    /// Maximum number of stacks of the page, at most 100.
+    #[serde(default)]
+    #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
+    limit: Bounded<1, 100, 10>,
+    /// Part of the name.
+    name: Option<String>,
+}
+
+/// A page of stacks.
+#[derive(Debug, Serialize, ToSchema)]
+struct StackList {
+    /// The stacks of the page, newest first.
+    stacks: Vec<StackBody>,
+    /// Number of stacks that match, exact up to 1,024.
+    total_count: u64,
+    /// Number of stacks before the page.
+    skip: u32,
+}
+
+/// The options of a filling.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+struct FillOptions {
+    /// The model. Null: the model of the stack, or the default model.
+    model: Option<String>,
+    /// Credits that the model calls may cost. Null: no budget.
+    credit_budget: Option<u64>,
+}
+
+/// A started job.
+#[derive(Debug, Serialize, ToSchema)]
+struct StartedJob {
+    /// Identifies the job.
+    job_id: String,
+    /// Number of documents whose rows are filled.
+    documents: usize,
+}
+
+/// The options of a thread.
+#[derive(Debug, Deserialize, ToSchema)]
+struct ThreadOptions {
+    /// The model. Null: the default model.
+    model: Option<String>,
+}
+
+/// A created thread.
+#[derive(Debug, Serialize, ToSchema)]
+struct CreatedThread {
+    /// Identifies the thread.
+    thread_id: String,
+}
+
+async fn create(client: Client, Json(fields): Json<StackFields>) -> Reply<Versioned<StackBody>> {
+    let operation = CreateStack {
+        members: fields.members()?,
+        model: fields.model()?,
+        review_rule: fields.review_rule(),
+        auto_fill: fields.auto_fill(),
+        name: fields.name,
+        description: fields.description.unwrap_or_default(),
+    };
+    Ok((&client.run(operation).await?).into())
+}
+
+async fn list(client: Client, Query(query): Query<StackQuery>) -> Reply<Json<StackList>> {
+    let name = query.name.as_ref().filter(|name| !name.is_empty());
+    let request = ListRequest {
+        skip: i32::try_from(query.skip.0).unwrap_or(i32::MAX),
+        filter: name.map(|name| format!("name:{}", quoted(name))).unwrap_or_default(),
+        ..ListRequest::default()
+    };
+    let read = |list| client.run(ListStacks { list });
+    let page = rows(request, query.limit.0 as usize, &read).await?;
+    let stacks = page.items.iter().map(Into::into).collect();
+    Ok(Json(StackList { stacks, total_count: page.total_size, skip: query.skip.0 }))
+}
+
+async fn find(client: Client, Id(stack_id): Id<StackId>) -> Reply<Versioned<StackBody>> {
+    Ok((&client.run(GetStack { stack_id }).await?).into())
+}
+
+async fn update(
+    client: Client,
+    Id(stack_id): Id<StackId>,
+    Json(fields): Json<StackFields>,
+) -> Reply<Versioned<StackBody>> {
+    let has_members = fields.document_ids.is_some() || fields.tag_ids.is_some() || fields.metadata.is_some();
+    let operation = UpdateStack {
+        stack_id,
+        // A stack keeps its documents if the request names none.
+        members: has_members.then(|| fields.members()).transpose()?,
+        add_document_ids: Vec::new(),
+        remove_document_ids: Vec::new(),
+        model: Some(fields.model()?),
+        review_rule: Some(fields.review_rule()),
+        auto_fill: Some(fields.auto_fill()),
+        name: Some(fields.name),
+        description: Some(fields.description.unwrap_or_default()),
+        etag: client.etag,
+    };
+    Ok((&client.run(operation).await?).into())
+}
+
+async fn remove(client: Client, Id(stack_id): Id<StackId>) -> Reply<Json<Message>> {
+    client.run(DeleteStack { stack_id, etag: client.etag }).await?;
+    Ok(Message::new("Stack deleted successfully"))
+}
+
+async fn define(
+    client: Client,
+    Id(stack_id): Id<StackId>,
+    Json(list): Json<ColumnList>,
+) -> Reply<Versioned<StackBody>> {
+    if list.columns.len() > STACK_COLUMNS_MAX {
+        return Err(Error::invalid_field("columns", format!("has more than {STACK_COLUMNS_MAX} elements")).into());
+    }
+    let columns = list.columns.into_iter().enumerate().map(|(index, column)| column.new_column(index));
+    let operation = DefineStackColumns { stack_id, columns: columns.collect::<Result<_, _>>()?, etag: client.etag };
+    Ok((&client.run(operation).await?).into())
+}
+
+async fn fill(client: Client, Id(stack_id): Id<StackId>, Json(options): Json<FillOptions>) -> Reply<Json<StartedJob>> {
+    let model = fields::optional_word("model", options.model.as_deref().unwrap_or_default())?;
+    let job = client.run(FillStack { stack_id, model, credit_budget: options.credit_budget }).await?;
+    let documents = job.header.progress().items;
+    Ok(Json(StartedJob { job_id: job.header.id.to_string(), documents }))
+}
+
+async fn create_thread(
+    client: Client,
+    Id(stack_id): Id<StackId>,
+    Json(options): Json<ThreadOptions>,
+) -> Reply<Json<CreatedThread>> {
+    let model = fields::optional_word("model", options.model.as_deref().unwrap_or_default())?;
+    let thread = client.run(CreateStackThread { stack_id, model }).await?;
+    Ok(Json(CreatedThread { thread_id: thread.to_string() }))
+}
