@@ -2,7 +2,7 @@
 
 use folio_storage::value::{PassageGeneration, PassageHead, ServingSpace, StoredPassage, StoredVector, decode};
 use folio_storage::{LISTED_HEADS_MAX, PassageStore, PassagesWritten, READ_PASSAGES_MAX};
-use folio_types::{DocumentId, JobId, Reason};
+use folio_types::{DocumentId, JobId};
 
 use super::context::Context;
 use super::{Outcome, check, refused, same};

@@ -1,7 +1,7 @@
 //! The tool `pdf_outline`.
 
 use async_trait::async_trait;
-use folio_resources::{ImageId, LinkTarget, Section, SectionId, TextId};
+use folio_resources::{Document, ImageId, LinkTarget, Section, SectionId, TextId};
 use folio_storage::value::PageElements;
 use folio_types::limits;
 use serde::{Deserialize, Serialize};
