@@ -255,6 +255,10 @@ impl ThreadService for NodeService {
         gateway_only()
     }
 
+    async fn list_tool_uses(&self, _: Request<v1::ListToolUsesRequest>) -> Reply<v1::ListToolUsesResponse> {
+        gateway_only()
+    }
+
     async fn rename_thread(&self, request: Request<v1::RenameThreadRequest>) -> Reply<v1::RenameThreadResponse> {
         self.answer(request, async |principal, request| {
             let thread = self.peer.rename_thread(&principal, thread::rename(&request)?).await?;

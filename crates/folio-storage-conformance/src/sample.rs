@@ -2,6 +2,7 @@
 //! name in [`SAMPLES`].
 
 mod dictionary;
+mod stacks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -27,9 +28,6 @@ use serde_json::{Value, json};
 use super::Outcome;
 use super::context::{create_document, create_extraction, part_of};
 use super::resources::{Run, list, lists, read};
-
-mod dictionary;
-mod stacks;
 
 /// The values of a sample. A kind ignores the values for which it has no field.
 #[derive(Debug, Clone)]

@@ -65,6 +65,7 @@ pub(super) fn round(turn: u32, round: u32, calls: u32, results: Vec<CallResult>)
         results,
         usage: Usage { input_tokens: 1, model_calls: 1, reported: true, ..Usage::default() },
         correction: None,
+        node: None,
     }))
 }
 
