@@ -31,7 +31,7 @@ const WORDS: [&str; 10] = ["work", "work", "work", "work", "work", "work", "work
 /// Returns a closure that calls an RPC with a copy of the request, so that the call can be repeated.
 macro_rules! call {
     ($service:ident.$method:ident($request:ident)) => {
-        |client: Client| {
+        |client: $crate::harness::client::Client| {
             let request = $request.clone();
             async move { client.$service.clone().$method(request).await }
         }
