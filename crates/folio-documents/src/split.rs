@@ -41,7 +41,7 @@ impl Uploader {
     /// # Errors
     /// `INVALID_FIELD` if the parts are not ascending ranges of the pages; `UNSUPPORTED_TYPE` if the document is no PDF, or cannot be
     /// split; `NO_TEXT` if its text is not extracted yet; `QUOTA_EXCEEDED`; `REQUEST_ID_CONFLICT` if the request id was used for other
-    /// parts; `NOT_FOUND` if the parts of the request were deleted.
+    /// parts; `NOT_FOUND` if the document, or the parts of the request, were deleted.
     pub async fn split(
         &self,
         principal: &Principal,
@@ -98,6 +98,7 @@ impl Uploader {
                 PartOutcome::Created(document) => *document,
                 PartOutcome::Existing => self.existing(document, &id, part.pages).await?,
                 PartOutcome::Refused(error) => return Err(error),
+                PartOutcome::ParentDeleted => return Err(Error::not_found("document", &document.id)),
             });
         }
         Ok(created)
