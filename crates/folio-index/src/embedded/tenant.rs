@@ -348,9 +348,16 @@ impl Tenant {
         slot.as_ref().map(|open| open.last_used.elapsed())
     }
 
-    /// Returns true if no writer is open.
+    /// Returns true if no writer is open, and no deleted passages are on the disk, which the maintenance removes from open indexes
+    /// only.
     pub(super) fn is_closable(&self) -> bool {
-        try_lock(&self.writer).is_some_and(|slot| slot.is_none())
+        try_lock(&self.writer).is_some_and(|slot| slot.is_none()) && !self.may_have_deletions()
+    }
+
+    fn may_have_deletions(&self) -> bool {
+        let Some(opened) = try_lock(&self.opened) else { return true };
+        let reader = opened.as_ref().and_then(|opened| opened.reader.as_ref());
+        reader.is_some_and(|reader| reader.searcher().segment_readers().iter().any(SegmentReader::has_deletes))
     }
 
     /// Closes a writer that has been idle for this time. No effect while a write is in progress.
