@@ -154,24 +154,15 @@ impl Sweeper {
         let header = self.shared.dependencies.stores.threads.header(&key.0, &key.1).await?;
         let action = classify(row, header.as_ref(), now);
         match action {
-            SweepAction::CheckChildren(_) if recorded.is_some() => return Ok(recorded),
+            SweepAction::CheckChildren(_) | SweepAction::WaitUntil(_) if recorded.is_some() => return Ok(recorded),
             SweepAction::Remove | SweepAction::Advance | SweepAction::CheckChildren(_)
                 if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await => {}
             SweepAction::Remove => self.remove_ended_row(row).await?,
             SweepAction::Skip => {}
-            SweepAction::WaitUntil(_) if recorded.is_some() => return Ok(recorded),
-            SweepAction::WaitUntil(until) => {
-                self.republish_if_lost(key.clone(), row, header.as_ref()).await;
-                return Ok(Some(next_check(until, now, self.shared.options.sweep_interval)));
-            }
-            SweepAction::CheckChildren(until) => {
-                self.advance(key.clone()).await;
-                let interval = self.shared.options.sweep_interval.saturating_mul(CHILDREN_CHECK_SWEEPS);
-                return Ok(Some(now.saturating_add(interval).map_or(until, |next| until.min(next))));
-            }
-            SweepAction::Advance => self.advance(key.clone()).await,
+            SweepAction::WaitUntil(_) => self.republish_if_lost(key.clone(), row, header.as_ref()).await,
+            SweepAction::CheckChildren(_) | SweepAction::Advance => self.advance(key.clone()).await,
         }
-        Ok(None)
+        Ok(action.next_check(now, self.shared.options.sweep_interval))
     }
 
     /// Removes the row of an ended turn after the turn's audit entries are stored.
@@ -261,6 +252,21 @@ enum SweepAction {
     Advance,
 }
 
+impl SweepAction {
+    /// Returns the time until which the row needs no check, also on a node that is not responsible for the thread: a turn may wait
+    /// for days, and each check reads its thread. None: check the row in the next sweep.
+    fn next_check(&self, now: Timestamp, sweep_interval: Duration) -> Option<Timestamp> {
+        match self {
+            Self::WaitUntil(until) => Some(next_check(*until, now, sweep_interval)),
+            Self::CheckChildren(until) => {
+                let next = now.saturating_add(sweep_interval.saturating_mul(CHILDREN_CHECK_SWEEPS));
+                Some(next.map_or(*until, |next| next.min(*until)))
+            }
+            Self::Remove | Self::Skip | Self::Advance => None,
+        }
+    }
+}
+
 /// Returns true if the append that creates the row's thread may still arrive.
 fn may_create_thread(row: &OpenTurnRow, now: Timestamp) -> bool {
     let inserted = row.until.saturating_sub(SignedDuration::from_hours(OPEN_TURN_ROW_HOURS));
@@ -314,6 +320,16 @@ mod tests {
         assert_eq!(next(100_000, 1), 220);
         assert_eq!(next(200, 1), 200);
         assert_eq!((next(100_000, 5), next(100_000, 3_600)), (700, 700));
+    }
+
+    #[test]
+    fn a_turn_with_child_turns_is_checked_after_6_sweeps_or_at_its_end_on_every_node() {
+        let second = |n| Timestamp::from_second(n).unwrap();
+        let next = |action: SweepAction| action.next_check(second(100), Duration::from_secs(5));
+        assert_eq!(next(SweepAction::CheckChildren(second(100_000))), Some(second(130)));
+        assert_eq!(next(SweepAction::CheckChildren(second(110))), Some(second(110)));
+        assert_eq!(next(SweepAction::WaitUntil(second(100_000))), Some(second(700)));
+        assert_eq!([SweepAction::Remove, SweepAction::Skip, SweepAction::Advance].map(next), [None; 3]);
     }
 
     #[test]
