@@ -243,6 +243,29 @@ async fn searches_beyond_the_queue_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_writer_in_use_delays_writes_of_other_organizations_for_a_short_time_only() {
+    let (root, org, other) = (tempfile::tempdir().unwrap(), org("a"), org("b"));
+    let index = open(root.path(), options()).await;
+    let new = || vec![document("a", vec![passage(0, "alpha", &[1.0])])];
+    fill(&index, &org, new()).await;
+    // Long maintenance of one organization.
+    let (tenant, (end, ended), (start, started)) =
+        (index.shared.tenant(&org), std::sync::mpsc::channel::<()>(), std::sync::mpsc::channel());
+    let maintenance = std::thread::spawn(move || {
+        let _writer = tenant.writer.lock().unwrap();
+        start.send(()).unwrap();
+        _ = ended.recv();
+    });
+    started.recv().unwrap();
+    let both = async { tokio::join!(index.delete_documents(&org, &[id("a")]), fill(&index, &other, new())) };
+    let (refused, ()) = tokio::time::timeout(LIMIT, both).await.unwrap();
+    assert_eq!(refused.unwrap_err().reason, Reason::Overloaded);
+    drop(end);
+    maintenance.join().unwrap();
+    assert_eq!(index.delete_documents(&org, &[id("a")]).await.unwrap(), Written::Applied { stale: 0 });
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_folder_has_one_process() {
     let root = tempfile::tempdir().unwrap();
     let index = open(root.path(), options()).await;
