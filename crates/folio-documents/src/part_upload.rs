@@ -59,8 +59,12 @@ impl Uploader {
     pub(crate) async fn store_part(&self, parent: &Document, part: NewPart, file: &Path) -> Result<PartOutcome> {
         let mut first = 1;
         loop {
-            let Some((number, request)) = self.open_request(&parent.org, &part, first).await? else {
-                return Ok(PartOutcome::Existing);
+            let (number, request) = match self.open_request(&parent.org, &part, first).await {
+                Ok(Some(open)) => open,
+                Ok(None) => return Ok(PartOutcome::Existing),
+                // The other parts do not depend on this one.
+                Err(error) if error.reason == Reason::VersionConflict => return Ok(PartOutcome::Refused(error)),
+                Err(error) => return Err(error),
             };
             let Some(parent) = self.stores().of::<Document>().get(&parent.org, &parent.id).await? else {
                 return Ok(PartOutcome::ParentDeleted);
@@ -85,6 +89,9 @@ impl Uploader {
 
     /// Returns the first request from number `first` on that is not closed. None: a request created the document, which may be
     /// deleted since.
+    ///
+    /// # Errors
+    /// `VERSION_CONFLICT` if every request is closed.
     async fn open_request(&self, org: &OrgId, part: &NewPart, first: u32) -> Result<Option<(u32, RequestId)>> {
         for number in first..=REQUESTS_MAX {
             match self.op_state(org, part, number).await? {
@@ -93,8 +100,7 @@ impl Uploader {
                 None => return Ok(Some((number, request_of(&part.id, number)?))),
             }
         }
-        let message =
-            format!("{REQUESTS_MAX} attempts to create the document of a part failed; read its parent again later");
+        let message = format!("{REQUESTS_MAX} attempts to create the document failed; upload the part");
         Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
     }
 

@@ -312,6 +312,25 @@ async fn writes_of_an_intake_that_failed_and_were_closed_are_made_by_the_next_at
     let [(2, "run.exe", _)] = refusals(&document)[..] else { panic!("{document:?}") };
 }
 
+#[tokio::test]
+async fn a_part_whose_requests_are_all_closed_does_not_affect_the_others() {
+    let fixture = Fixture::new();
+    let content = mail(&[("a.txt", "text/plain", b"one"), ("b.txt", "text/plain", b"two")]);
+    let id = fixture.upload_tagged("mail.eml", &content, Vec::new()).await;
+    let (org, sha256) = (fixture.principal.org.clone(), Digest::of(b"one"));
+    let part = DocumentId::derive(&["part", org.as_str(), id.as_str(), sha256.as_str(), "1"]);
+    for number in 1..=8 {
+        let end = if number == 1 { String::new() } else { format!("-{number}") };
+        let request: RequestId = format!("part-{part}{end}").parse().unwrap();
+        close(&fixture, &part, OpKey::Request { user: fixture.principal.user.clone(), request }).await;
+    }
+    let (_ingestor, _queue) = fixture.ingestor(options());
+    let (document, parts) = fixture.taken_in(&id).await;
+    assert_eq!((document.state.clone(), parts.len(), parts[0].name.as_str()), (TextState::Ready, 1, "b.txt"));
+    let [(1, "a.txt", reason)] = refusals(&document)[..] else { panic!("{document:?}") };
+    assert!(reason.contains("8 attempts"), "{reason}");
+}
+
 const PROPERTIES: &str = "__properties_version1.0";
 
 /// Writes a text property of a message.
