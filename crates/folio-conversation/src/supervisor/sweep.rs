@@ -206,7 +206,8 @@ impl Sweeper {
     }
 
     /// Deletes expired threads. If a turn is open, the conversation deletes the thread: it cancels the turn first, so
-    /// that no call is left unfinished and watchers receive the end.
+    /// that no call is left unfinished and watchers receive the end. It also deletes the threads of child turns, which only
+    /// the journal names.
     async fn sweep_threads(&self) -> Result<()> {
         let now = self.shared.dependencies.environment.now();
         let threads = &self.shared.dependencies.stores.threads;
@@ -220,7 +221,8 @@ impl Sweeper {
                     if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await {
                         continue;
                     }
-                    if header.is_some_and(|header| header.open_turn.is_some()) {
+                    let has_work = |header: &ThreadHeader| header.open_turn.is_some() || self.may_have_tasks(header);
+                    if header.as_ref().is_some_and(has_work) {
                         self.start(key).await
                     } else {
                         self.shared.delete_thread(&key.0, &key.1, None).await?;
@@ -234,6 +236,14 @@ impl Sweeper {
             }
         }
         Ok(())
+    }
+}
+
+impl Sweeper {
+    /// Returns true if turns of the thread may have started child turns.
+    fn may_have_tasks(&self, header: &ThreadHeader) -> bool {
+        let profile = self.shared.dependencies.tools.profile(&header.profile);
+        profile.is_ok_and(|found| !found.profile.delegates.is_empty())
     }
 }
 
