@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::message::{PreparedChat, Reply};
 use super::state::{Pending, Recipient, State};
 use crate::events::StreamStart;
-use crate::group::{TASK_REQUEST, restrict};
+use crate::group::{restrict, task_request};
 use crate::prepare::{sorted, subject_of};
 use crate::turn::{Command, Effect, Start};
 
@@ -105,7 +105,7 @@ impl State {
         let command = &prepared.command;
         let header = loaded.machine.header();
         let task = header.task.as_deref();
-        if task.is_some() && prepared.request.as_str() != TASK_REQUEST {
+        if task.is_some() && prepared.request != task_request(&header.id)? {
             let message = "the thread is the log of a task and takes no message; fork it to continue";
             return Err(Error::invalid_field("thread_id", message));
         }

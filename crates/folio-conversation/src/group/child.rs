@@ -11,13 +11,10 @@ use folio_history::{TurnRecord, starting_from};
 use folio_tools::Registry;
 use folio_tools::tasks::{self, RUN_TASKS, Task};
 use folio_types::profile::SubjectKind;
-use folio_types::{Principal, RequestId, Role, Timestamp, limits};
+use folio_types::{Principal, RequestId, Role, ThreadId, Timestamp, limits};
 use jiff::SignedDuration;
 
 use crate::turn::GroupRun;
-
-/// The request id of the only turn of a child thread.
-pub(crate) const TASK_REQUEST: &str = "task";
 
 /// The parent of a child turn.
 pub(crate) struct Parent<'a> {
@@ -139,14 +136,15 @@ impl Parent<'_> {
             auto_approve: accepted.options.auto_approve,
             auto_approved_tools: approved,
             direct_call,
-            request_id: Some(task_request().map_err(|error| error.message)?),
+            request_id: Some(task_request(&planned.thread).map_err(|error| error.message)?),
             ..ChatCommand::new(task.message(&accepted.text))
         })
     }
 }
 
-fn task_request() -> folio_types::Result<RequestId> {
-    TASK_REQUEST.parse()
+/// Returns the request id of the only turn of a child thread.
+pub(crate) fn task_request(thread: &ThreadId) -> folio_types::Result<RequestId> {
+    format!("task-{thread}").parse()
 }
 
 /// Returns the profile that the turn of a task records: calls that wait in a turn above wait as well, and a turn that may start

@@ -4,6 +4,6 @@ mod child;
 mod peer;
 mod plan;
 
-pub(crate) use child::{ChildPlan, Parent, TASK_REQUEST, restrict};
+pub(crate) use child::{ChildPlan, Parent, restrict, task_request};
 pub(crate) use peer::TurnPeer;
 pub(crate) use plan::planned_tasks;

@@ -12,7 +12,7 @@ use crate::fixture::{Fixture, id_of, invoice, text};
 use crate::mcp::add_server;
 
 /// Tools that do not refer to resources of an organization.
-const UNRELATED: [&str; 4] = ["help_schemas", "help_prompts", "validate_schema", "find_tools"];
+const UNRELATED: [&str; 5] = ["help_schemas", "help_prompts", "validate_schema", "find_tools", "run_tasks"];
 
 /// Ids of the first organization's resources, each with a nonexistent id.
 struct Foreign(Vec<(String, String)>);
