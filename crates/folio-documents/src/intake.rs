@@ -8,13 +8,14 @@
 //! | record the refused parts on the parent | the store | replaces the earlier record |
 //! | store the text of the parent | the store | the last step, so that the document is read again if a step before fails |
 //!
-//! A deleted part is not created again when its parent is read again. A part that is refused does not affect the others.
+//! A deleted part is not created again when its parent is read again. A part that is refused does not affect the others. The deletion
+//! of the parent ends the creation of its parts.
 
 use std::collections::HashMap;
 
 use folio_resources::{Document, DocumentChange, DocumentPart, PartBudget, RefusedPart, part_name, part_path};
 use folio_storage::Stores;
-use folio_types::op::{Expected, Write, WriteOutcome};
+use folio_types::op::{Expected, OpState, Write, WriteOutcome};
 use folio_types::{Code, DocumentId, Environment, Error, OrgId, Reason, Result, limits};
 
 use crate::ingest::attempts::disk;
@@ -79,6 +80,7 @@ pub(crate) async fn take_in(
         match uploader.store_part(document, part, &source).await? {
             PartOutcome::Created(_) | PartOutcome::Existing => lines.push((position, path)),
             PartOutcome::Refused(error) => refused.push(RefusedPart::new(position, path, &error.message)),
+            PartOutcome::ParentDeleted => break,
         }
     }
     // The refusal of the rest of the file is the last one.
@@ -185,12 +187,14 @@ pub(crate) async fn record_refused(
         if document.refused_parts == refused {
             return Ok(());
         }
-        let key = format!("refused-parts-{}-{}", document.id, document.version).parse()?;
+        // A key of its own for each attempt: the store closes the op of a failed attempt, so that the key writes nothing any more.
+        let key = format!("refused-parts-{}-{:032x}", document.id, environment.random()).parse()?;
         let (expected, change) =
             (Expected::Version(document.version), DocumentChange::SetRefusedParts(refused.clone()));
         let write = Write::by_platform(org.clone(), key, environment.now(), expected, change);
-        if let WriteOutcome::Row(_) = documents.decide(id, write).await? {
-            return Ok(());
+        match documents.decide(id, write).await? {
+            WriteOutcome::Row(row) if matches!(row.state, OpState::Done(_)) => return Ok(()),
+            WriteOutcome::Row(_) | WriteOutcome::VersionMismatch => {}
         }
     }
     let message = "the document changed while its refused parts were recorded";

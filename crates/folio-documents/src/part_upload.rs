@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use folio_resources::{Document, DocumentPart, Resource as _};
-use folio_types::op::OpKey;
-use folio_types::{Code, DocumentId, Error, Reason, RequestId, Result, UserId};
+use folio_types::op::{OpKey, OpState};
+use folio_types::{Code, DocumentId, Error, OrgId, Reason, RequestId, Result, UserId};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
@@ -20,6 +20,10 @@ const CHUNK_BYTES: usize = 256 * 1024;
 const START_ATTEMPTS: u32 = 40;
 /// Delay between two attempts to start an upload.
 const START_DELAY: Duration = Duration::from_millis(500);
+
+/// Maximum number of requests that try to create the document of a part. A request whose write failed is closed by the store, and
+/// can create nothing afterwards.
+const REQUESTS_MAX: u32 = 8;
 
 /// A part whose document is created.
 #[derive(Debug, Clone)]
@@ -42,26 +46,78 @@ pub(crate) enum PartOutcome {
     Existing,
     /// The part cannot become a document.
     Refused(Error),
+    /// The parent was deleted. Nothing was created.
+    ParentDeleted,
 }
 
 impl Uploader {
-    /// Creates the document of a part with the tags of its parent. Repetitions with the same id create one document.
+    /// Creates the document of a part with the current tags of its parent. Repetitions with the same id create one document:
+    /// every request of the part expects that the document is absent.
     ///
     /// # Errors
     /// A store or the disk fails, or the organization has its maximum of active uploads for a longer time.
     pub(crate) async fn store_part(&self, parent: &Document, part: NewPart, file: &Path) -> Result<PartOutcome> {
-        // Unique, because a user may have only one upload with a request id.
-        let request: RequestId = format!("part-{}", part.id).parse()?;
-        let op = OpKey::Request { user: part.by.clone(), request: request.clone() };
-        if self.stores().ops.row(&parent.org, &Document::target(&part.id), &op).await?.is_some() {
-            return Ok(PartOutcome::Existing);
+        let mut first = 1;
+        loop {
+            let (number, request) = match self.open_request(&parent.org, &part, first).await {
+                Ok(Some(open)) => open,
+                Ok(None) => return Ok(PartOutcome::Existing),
+                // The other parts do not depend on this one.
+                Err(error) if error.reason == Reason::VersionConflict => return Ok(PartOutcome::Refused(error)),
+                Err(error) => return Err(error),
+            };
+            let Some(parent) = self.stores().of::<Document>().get(&parent.org, &parent.id).await? else {
+                return Ok(PartOutcome::ParentDeleted);
+            };
+            let error = match self.upload_part(&parent, part.clone(), request, file).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(error) => error,
+            };
+            // Another attempt may have created the document meanwhile.
+            if matches!(error.code, Code::AlreadyExists | Code::NotFound) && self.is_created(&parent.org, &part).await?
+            {
+                return Ok(PartOutcome::Existing);
+            }
+            match error.code {
+                // An attempt with other tags of the parent has the request.
+                Code::AlreadyExists => first = number.saturating_add(1),
+                _ if is_refusal(&error) => return Ok(PartOutcome::Refused(error)),
+                _ => return Err(error),
+            }
         }
-        match self.upload_part(parent, part, request, file).await {
-            Ok(outcome) => Ok(outcome),
-            Err(error) if error.code == Code::AlreadyExists => Ok(PartOutcome::Existing),
-            Err(error) if is_refusal(&error) => Ok(PartOutcome::Refused(error)),
-            Err(error) => Err(error),
+    }
+
+    /// Returns the first request from number `first` on that is not closed. None: a request created the document, which may be
+    /// deleted since.
+    ///
+    /// # Errors
+    /// `VERSION_CONFLICT` if every request is closed.
+    async fn open_request(&self, org: &OrgId, part: &NewPart, first: u32) -> Result<Option<(u32, RequestId)>> {
+        for number in first..=REQUESTS_MAX {
+            match self.op_state(org, part, number).await? {
+                Some(OpState::Done(_)) => return Ok(None),
+                Some(OpState::Conflict | OpState::Aborted) => {}
+                None => return Ok(Some((number, request_of(&part.id, number)?))),
+            }
         }
+        let message = format!("{REQUESTS_MAX} attempts to create the document failed; upload the part");
+        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+    }
+
+    /// Returns true if a request created the document, which may be deleted since.
+    async fn is_created(&self, org: &OrgId, part: &NewPart) -> Result<bool> {
+        for number in 1..=REQUESTS_MAX {
+            if matches!(self.op_state(org, part, number).await?, Some(OpState::Done(_))) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn op_state(&self, org: &OrgId, part: &NewPart, number: u32) -> Result<Option<OpState>> {
+        let op = OpKey::Request { user: part.by.clone(), request: request_of(&part.id, number)? };
+        let row = self.stores().ops.row(org, &Document::target(&part.id), &op).await?;
+        Ok(row.map(|row| row.state))
     }
 
     async fn upload_part(
@@ -106,6 +162,14 @@ impl Uploader {
             upload.write(Bytes::from(chunk)).await?;
         }
         Ok(PartOutcome::Created(Box::new(upload.finish().await?.document)))
+    }
+}
+
+/// Returns the id of a request of a part. It contains the id of the part, because a user may have only one upload with a request id.
+fn request_of(part: &DocumentId, number: u32) -> Result<RequestId> {
+    match number {
+        1 => format!("part-{part}").parse(),
+        number => format!("part-{part}-{number}").parse(),
     }
 }
 

@@ -181,9 +181,13 @@ impl TextReader {
 
     /// Divides a text into pages, like that of a text file.
     pub(crate) async fn text(&self, text: &str) -> Result<Reading> {
-        let plain::Pages { texts, .. } = plain::pages(text, self.options.max_pages, self.options.document_chars);
-        let page = |text| ReadPage::recognized((text, WordBoxes::default()));
-        reading(self.finish(TextForm::Plain, texts.into_iter().map(page).collect()).await)
+        let plain::Pages { texts, is_cut } = plain::pages(text, self.options.max_pages, self.options.document_chars);
+        let mut pages: Pages =
+            texts.into_iter().map(|text| ReadPage::recognized((text, WordBoxes::default()))).collect();
+        if let Some(last) = pages.last_mut().filter(|_| is_cut) {
+            last.gap = Some(TextGap::Cut);
+        }
+        reading(self.finish(TextForm::Plain, pages).await)
     }
 
     fn file_reader<'a>(&'a self, file: &'a Path, folder: &'a Path, password: Option<&'a Secret>) -> FileReader<'a> {
@@ -433,6 +437,17 @@ fn parse_output(output: &[u8]) -> Result<Pages, ReadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_text_beyond_the_limit_of_a_document_is_marked_as_cut() {
+        let reader = TextReader::new(Options { document_chars: 200, ..Options::default() });
+        let gaps = async |text: &str| -> Vec<_> {
+            let reading = reader.text(text).await.unwrap();
+            reading.pages.iter().map(|page| page.gap).collect()
+        };
+        assert_eq!(gaps(&"member.txt\n".repeat(50)).await, [Some(TextGap::Cut)]);
+        assert_eq!(gaps("member.txt").await, [None]);
+    }
 
     #[test]
     fn output_without_its_end_is_refused() {

@@ -41,7 +41,7 @@ impl Uploader {
     /// # Errors
     /// `INVALID_FIELD` if the parts are not ascending ranges of the pages; `UNSUPPORTED_TYPE` if the document is no PDF, or cannot be
     /// split; `NO_TEXT` if its text is not extracted yet; `QUOTA_EXCEEDED`; `REQUEST_ID_CONFLICT` if the request id was used for other
-    /// parts; `NOT_FOUND` if the parts of the request were deleted.
+    /// parts; `NOT_FOUND` if the document, or the parts of the request, were deleted.
     pub async fn split(
         &self,
         principal: &Principal,
@@ -65,10 +65,13 @@ impl Uploader {
             part_bytes: self.max_bytes(),
         };
         let ranges = parts.iter().map(|part| (part.pages.first, part.pages.last)).collect();
-        let (folder, file) = self.local_copy(document).await?;
         let job = Job::Split { ranges, limits: bounds };
-        let _permit = self.reader_permit(&document.org).await?;
+        // The permit precedes the copy, so that waiting requests use no disk.
+        let permit = self.reader_permit(&document.org).await?;
+        let (folder, file) = self.local_copy(document).await?;
         let unpacked = self.reader().unpack(job, bounds, &file, folder.path()).await?;
+        // Storing the parts needs no child process.
+        drop(permit);
         let Unpacked { file: written, entries, rest } = unpacked;
         let spans: Vec<_> = entries.into_iter().filter_map(|Entry { content, .. }| content.ok()).collect();
         if let Some(reason) = rest.or_else(|| (spans.len() != parts.len()).then(|| "pages are missing".to_owned())) {
@@ -95,6 +98,7 @@ impl Uploader {
                 PartOutcome::Created(document) => *document,
                 PartOutcome::Existing => self.existing(document, &id, part.pages).await?,
                 PartOutcome::Refused(error) => return Err(error),
+                PartOutcome::ParentDeleted => return Err(Error::not_found("document", &document.id)),
             });
         }
         Ok(created)
@@ -132,8 +136,8 @@ impl Uploader {
         if route(&document.media_type) != Route::Pdf || document.is_protected {
             return Ok(Vec::new());
         }
-        let (folder, file) = self.local_copy(document).await?;
         let _permit = self.reader_permit(&document.org).await?;
+        let (folder, file) = self.local_copy(document).await?;
         let options = self.reader().options();
         let children = ChildProcesses::new(options.worker.clone(), folder.path().to_owned());
         let files = Files { input: Some(&file), ..Files::default() };

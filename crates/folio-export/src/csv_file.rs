@@ -73,27 +73,34 @@ pub(crate) fn cell(value: &Value) -> String {
 }
 
 fn without_formulas(text: &str) -> String {
-    // Some spreadsheets remove blanks and separators at the start.
-    let starts_with_separator = text.trim_start_matches(' ').starts_with(['\t', '\r', '\n']);
     let mut safe = String::with_capacity(text.len());
-    safe.extend(starts_with_separator.then_some('\''));
+    safe.extend(begins_with_separator(text).then_some('\''));
     for part in text.split_inclusive(SEPARATORS) {
-        // A quotation mark of the text may be read as one of the CSV file, and the next one as the end of the quoted text.
-        let is_formula = part.trim_start_matches([' ', '"']).starts_with(FORMULA_STARTS);
-        safe.extend(is_formula.then_some('\''));
+        safe.extend(begins_like_formula(part).then_some('\''));
         safe.push_str(part);
     }
     safe
+}
+
+/// Returns true for a text whose start some spreadsheets remove: blanks and a separator. Apostrophes in front of them are skipped, so
+/// that a text with such an apostrophe gets another one, and [`restored`] returns it unchanged.
+fn begins_with_separator(text: &str) -> bool {
+    text.trim_start_matches('\'').trim_start_matches(' ').starts_with(['\t', '\r', '\n'])
+}
+
+/// Returns true for a part that a spreadsheet may read as a formula, also behind apostrophes.
+fn begins_like_formula(part: &str) -> bool {
+    // A quotation mark of the text may be read as one of the CSV file, and the next one as the end of the quoted text.
+    part.trim_start_matches('\'').trim_start_matches([' ', '"']).starts_with(FORMULA_STARTS)
 }
 
 /// Returns the text of a cell without the apostrophes that [`cell`] adds.
 pub(crate) fn restored(cell: &str) -> String {
     let mut text = String::with_capacity(cell.len());
     for (index, part) in cell.split_inclusive(SEPARATORS).enumerate() {
-        let inner = part.strip_prefix('\'').filter(|inner| {
-            let starts_with_separator = index == 0 && inner.trim_start_matches(' ').starts_with(['\t', '\r', '\n']);
-            starts_with_separator || inner.trim_start_matches([' ', '"']).starts_with(FORMULA_STARTS)
-        });
+        let inner = part
+            .strip_prefix('\'')
+            .filter(|inner| (index == 0 && begins_with_separator(inner)) || begins_like_formula(inner));
         text.push_str(inner.unwrap_or(part));
     }
     text
@@ -134,6 +141,7 @@ mod tests {
             ("x\r\n-1\n@A", "x\r\n'-1\n'@A"),
             ("=1;＝2;3", "'=1;'＝2;3"),
             ("\n=A1", "'\n'=A1"),
+            ("'=A1;'\"-1", "''=A1;''\"-1"),
         ] {
             assert_eq!(cell(&json!(text)), expected);
         }

@@ -299,7 +299,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_without_apostrophes_is_restored(text in "[^'\u{0}-\u{8}]{0,30}") {
+        fn any_text_is_restored(text in "[^\u{0}-\u{8}]{0,30}|['= \"\t\n;]{0,8}") {
             let written = DictionaryRow { disambiguation: Some(text.clone()), ..row() };
             let read = read(DictionaryFormat::Csv, &file(DictionaryFormat::Csv, &[written]));
             prop_assert_eq!(read[0].disambiguation.as_deref(), Some(text.as_str()));

@@ -16,8 +16,8 @@ const TEXT_BYTES: usize = 128 * 1024;
 const UPSERT_BYTES: usize = 512 * 1024 * 1024;
 /// Maximum vectors of a passage: that of the embedding model in use, and that of its successor.
 const VECTORS_MAX: usize = 2;
-/// Maximum dimension of a vector.
-const DIMENSIONS_MAX: usize = 4_096;
+/// Maximum dimension of a vector: that of an embedding model in the settings of providers.
+const DIMENSIONS_MAX: usize = 8_192;
 /// Maximum length of a language code.
 const LANGUAGE_BYTES: usize = 16;
 
@@ -26,7 +26,7 @@ const LANGUAGE_BYTES: usize = 16;
 pub struct Embedding {
     /// Name of the vector space, such as provider and model. Only vectors of the same space are compared.
     pub space: String,
-    /// 1 to 4,096 finite numbers, which are not all zero. Vectors are compared by their angle.
+    /// 1 to 8,192 finite numbers, which are not all zero. Vectors are compared by their angle.
     #[serde(with = "folio_types::numbers")]
     pub values: Vec<f32>,
 }
@@ -226,6 +226,11 @@ mod tests {
     #[test]
     fn metadata_texts_are_unique() {
         assert_ne!(metadata_text("a", "bc"), metadata_text("ab", "c"));
+    }
+
+    #[test]
+    fn the_longest_vectors_of_embedding_models_are_accepted() {
+        assert!(validate_upsert(&[document(vec![with_vector(vec![1.0; 8_192])])]).is_ok());
     }
 
     #[test]

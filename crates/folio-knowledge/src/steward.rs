@@ -33,10 +33,10 @@ use serde_json::{Value, json};
 pub const DICTIONARY_OPERATION: &str = "dictionary";
 /// Maximum number of questions that a document creates, about its most frequent terms.
 // proto: DictionaryQuestion "at most {} questions"
-pub const QUESTIONS_PER_DOCUMENT: usize = 10;
+pub(crate) const QUESTIONS_PER_DOCUMENT: usize = 10;
 /// Number of open questions of an organization from which documents create no more.
 // proto: DictionaryQuestion "{} open questions"
-pub const OPEN_QUESTIONS_MAX: u64 = 1_000;
+pub(crate) const OPEN_QUESTIONS_MAX: u64 = 1_000;
 /// Maximum number of tokens of a document that are looked up.
 const LOOKED_UP_MAX: usize = 200;
 /// Maximum number of tokens in the model call.

@@ -154,24 +154,15 @@ impl Sweeper {
         let header = self.shared.dependencies.stores.threads.header(&key.0, &key.1).await?;
         let action = classify(row, header.as_ref(), now);
         match action {
-            SweepAction::CheckChildren(_) if recorded.is_some() => return Ok(recorded),
+            SweepAction::CheckChildren(_) | SweepAction::WaitUntil(_) if recorded.is_some() => return Ok(recorded),
             SweepAction::Remove | SweepAction::Advance | SweepAction::CheckChildren(_)
                 if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await => {}
             SweepAction::Remove => self.remove_ended_row(row).await?,
             SweepAction::Skip => {}
-            SweepAction::WaitUntil(_) if recorded.is_some() => return Ok(recorded),
-            SweepAction::WaitUntil(until) => {
-                self.republish_if_lost(key.clone(), row, header.as_ref()).await;
-                return Ok(Some(next_check(until, now, self.shared.options.sweep_interval)));
-            }
-            SweepAction::CheckChildren(until) => {
-                self.advance(key.clone()).await;
-                let interval = self.shared.options.sweep_interval.saturating_mul(CHILDREN_CHECK_SWEEPS);
-                return Ok(Some(now.saturating_add(interval).map_or(until, |next| until.min(next))));
-            }
-            SweepAction::Advance => self.advance(key.clone()).await,
+            SweepAction::WaitUntil(_) => self.republish_if_lost(key.clone(), row, header.as_ref()).await,
+            SweepAction::CheckChildren(_) | SweepAction::Advance => self.advance(key.clone()).await,
         }
-        Ok(None)
+        Ok(action.next_check(now, self.shared.options.sweep_interval))
     }
 
     /// Removes the row of an ended turn after the turn's audit entries are stored.
@@ -215,7 +206,8 @@ impl Sweeper {
     }
 
     /// Deletes expired threads. If a turn is open, the conversation deletes the thread: it cancels the turn first, so
-    /// that no call is left unfinished and watchers receive the end.
+    /// that no call is left unfinished and watchers receive the end. It also deletes the threads of child turns, which only
+    /// the journal names.
     async fn sweep_threads(&self) -> Result<()> {
         let now = self.shared.dependencies.environment.now();
         let threads = &self.shared.dependencies.stores.threads;
@@ -229,7 +221,8 @@ impl Sweeper {
                     if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await {
                         continue;
                     }
-                    if header.is_some_and(|header| header.open_turn.is_some()) {
+                    let has_work = |header: &ThreadHeader| header.open_turn.is_some() || self.may_have_tasks(header);
+                    if header.as_ref().is_some_and(has_work) {
                         self.start(key).await
                     } else {
                         self.shared.delete_thread(&key.0, &key.1, None).await?;
@@ -246,6 +239,14 @@ impl Sweeper {
     }
 }
 
+impl Sweeper {
+    /// Returns true if turns of the thread may have started child turns.
+    fn may_have_tasks(&self, header: &ThreadHeader) -> bool {
+        let profile = self.shared.dependencies.tools.profile(&header.profile);
+        profile.is_ok_and(|found| !found.profile.delegates.is_empty())
+    }
+}
+
 /// Action that a row requires.
 #[derive(Debug, PartialEq, Eq)]
 enum SweepAction {
@@ -259,6 +260,21 @@ enum SweepAction {
     CheckChildren(Timestamp),
     /// The turn has no owner, or its pause or group has expired: advance it.
     Advance,
+}
+
+impl SweepAction {
+    /// Returns the time until which the row needs no check, also on a node that is not responsible for the thread: a turn may wait
+    /// for days, and each check reads its thread. None: check the row in the next sweep.
+    fn next_check(&self, now: Timestamp, sweep_interval: Duration) -> Option<Timestamp> {
+        match self {
+            Self::WaitUntil(until) => Some(next_check(*until, now, sweep_interval)),
+            Self::CheckChildren(until) => {
+                let next = now.saturating_add(sweep_interval.saturating_mul(CHILDREN_CHECK_SWEEPS));
+                Some(next.map_or(*until, |next| next.min(*until)))
+            }
+            Self::Remove | Self::Skip | Self::Advance => None,
+        }
+    }
 }
 
 /// Returns true if the append that creates the row's thread may still arrive.
@@ -314,6 +330,16 @@ mod tests {
         assert_eq!(next(100_000, 1), 220);
         assert_eq!(next(200, 1), 200);
         assert_eq!((next(100_000, 5), next(100_000, 3_600)), (700, 700));
+    }
+
+    #[test]
+    fn a_turn_with_child_turns_is_checked_after_6_sweeps_or_at_its_end_on_every_node() {
+        let second = |n| Timestamp::from_second(n).unwrap();
+        let next = |action: SweepAction| action.next_check(second(100), Duration::from_secs(5));
+        assert_eq!(next(SweepAction::CheckChildren(second(100_000))), Some(second(130)));
+        assert_eq!(next(SweepAction::CheckChildren(second(110))), Some(second(110)));
+        assert_eq!(next(SweepAction::WaitUntil(second(100_000))), Some(second(700)));
+        assert_eq!([SweepAction::Remove, SweepAction::Skip, SweepAction::Advance].map(next), [None; 3]);
     }
 
     #[test]

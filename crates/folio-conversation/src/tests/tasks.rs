@@ -3,7 +3,7 @@
 use folio_history::event::TurnView;
 use folio_history::journal::Group;
 use folio_history::task::GroupView;
-use folio_history::thread::Phase;
+use folio_history::thread::{Fence, Phase};
 use folio_types::profile::{COORDINATOR_PROFILE, DOCUMENT_PROFILE};
 use serde_json::Value;
 
@@ -259,6 +259,24 @@ async fn the_log_of_a_task_takes_no_message_can_be_forked_and_is_deleted_with_it
     let forked = sandbox.conversations.fork_thread(&sandbox.principal, fork(&child, None)).await.unwrap();
     assert!(forked.task.is_none());
     sandbox.conversations.delete_thread(&sandbox.principal, &parent, None).await.unwrap();
+    sandbox.wait_for_removal(&child).await;
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_log_of_a_task_is_deleted_with_its_expired_parent() {
+    let idle_timeout = Duration::from_millis(30);
+    let sandbox = Sandbox::start_with(Options { idle_timeout, ..options() }).await;
+    sandbox.models.then([run_tasks(&[delegate("a")]), say("Sub."), say("Done.")]);
+    let events = sandbox.run(coordinator(&sandbox, "Go.")).await;
+    let parent = events[0].turn.thread.clone();
+    let child = group(&sandbox, &parent).await.tasks[0].thread.clone();
+    sandbox.until("no conversation in memory", |now| now.live == 0).await;
+    // The retention of an organization expires a thread that is not used.
+    let (header, now) = (sandbox.header(&parent).await, sandbox.environment.now());
+    let fence = Fence { epoch: header.epoch, version: header.version };
+    assert!(sandbox.stores.threads.expire_unused(&sandbox.principal.org, &parent, fence, now).await.unwrap());
+    sandbox.wait_for_removal(&parent).await;
     sandbox.wait_for_removal(&child).await;
     sandbox.finish().await;
 }

@@ -5,10 +5,13 @@ use folio_resources::{HEADINGS_MAX, IMAGES_PER_PAGE, LINK_TARGET_BYTES, LINKS_PE
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of links of a document.
+// proto: DocumentService.ListLinks "{} of a PDF file"
 const LINKS_MAX: usize = 10_000;
 /// Maximum number of images of a document.
+// proto: DocumentService.ListImages "{} of a PDF file"
 const IMAGES_MAX: usize = 1_000;
 /// Maximum size of all texts of the findings of a document, in bytes.
+// proto: DocumentService.ListLinks "{} MiB together"
 const TEXT_BYTES: usize = 2 * 1024 * 1024;
 /// Maximum size of the findings of a document in the output: a byte of a text takes at most six bytes of JSON, and a finding has at most
 /// 160 bytes in addition.

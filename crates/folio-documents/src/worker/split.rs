@@ -220,6 +220,10 @@ impl PartCopy<'_> {
             Object::Reference(id) => self.pending.push(*id),
             Object::Array(items) => items.iter_mut().for_each(|item| self.keep_references(item)),
             Object::Dictionary(dictionary) => {
+                if is_widget(dictionary) {
+                    // The field leads to the widgets, and the values, of other pages.
+                    dictionary.remove(b"Parent");
+                }
                 dictionary.iter_mut().for_each(|(_, value)| self.keep_references(value));
             }
             Object::Stream(stream) => stream.dict.iter_mut().for_each(|(_, value)| self.keep_references(value)),
@@ -231,4 +235,60 @@ impl PartCopy<'_> {
 fn is_page_node(object: &Object) -> bool {
     let kind = object.as_dict().and_then(|dictionary| dictionary.get(b"Type")).and_then(Object::as_name);
     matches!(kind, Ok(b"Pages" | b"Page"))
+}
+
+/// Returns true for the annotation that shows a form field on a page.
+fn is_widget(dictionary: &Dictionary) -> bool {
+    matches!(dictionary.get(b"Subtype").and_then(Object::as_name), Ok(b"Widget"))
+}
+
+#[cfg(test)]
+mod tests {
+    use lopdf::dictionary;
+
+    use super::*;
+
+    /// Returns a file of two pages with a form field that has a widget with a value on each page.
+    fn form() -> Vec<u8> {
+        let mut file = Document::with_version("1.5");
+        let (root, field) = (file.new_object_id(), file.new_object_id());
+        let (mut pages, mut widgets): (Vec<Object>, Vec<Object>) = (Vec::new(), Vec::new());
+        for value in ["value of page one", "value of page two"] {
+            let widget = file.add_object(dictionary! {
+                "Type" => "Annot",
+                "Subtype" => "Widget",
+                "Parent" => field,
+                "V" => Object::string_literal(value),
+            });
+            let page = dictionary! {
+                "Type" => "Page",
+                "Parent" => root,
+                "MediaBox" => vec![0.into(), 0.into(), 100.into(), 100.into()],
+                "Annots" => vec![widget.into()],
+            };
+            widgets.push(widget.into());
+            pages.push(file.add_object(page).into());
+        }
+        file.objects.insert(field, Object::Dictionary(dictionary! { "Kids" => widgets }));
+        let tree = dictionary! { "Type" => "Pages", "Count" => 2, "Kids" => pages };
+        file.objects.insert(root, Object::Dictionary(tree));
+        let catalog = file.add_object(dictionary! {
+            "Type" => "Catalog",
+            "Pages" => root,
+            "AcroForm" => dictionary! { "Fields" => vec![field.into()] },
+        });
+        file.trailer.set("Root", catalog);
+        let mut bytes = Vec::new();
+        file.save_to(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_part_contains_no_form_values_of_other_pages() {
+        let source = open(&form()).unwrap();
+        for (page, own, other) in [(1, "page one", "page two"), (2, "page two", "page one")] {
+            let part = String::from_utf8_lossy(&source.part(page, page).unwrap()).into_owned();
+            assert!(part.contains(own) && !part.contains(other), "{part}");
+        }
+    }
 }

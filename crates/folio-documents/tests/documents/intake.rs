@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use folio_documents::{Ingestor, NewUpload, TextReader, Uploader};
 use folio_quotas::QuotaCache;
 use folio_resources::quota::Quotas;
-use folio_resources::{DocumentChange, DocumentFilter, Tag, TagChange};
-use folio_types::op::{Expected, Write, WriteOutcome};
+use folio_resources::{DocumentChange, DocumentFilter, Resource as _, Tag, TagChange};
+use folio_types::op::{Expected, OpKey, OpRow, OpState, Write, WriteOutcome};
 use folio_types::page::PageRequest;
 use folio_types::{RequestId, TagId, limits};
 use zip::write::SimpleFileOptions;
@@ -277,6 +277,58 @@ async fn parts_beyond_a_quota_are_refused_and_created_when_the_parent_is_read_ag
     })
     .await;
     assert_eq!(fixture.parts(&id).await.len(), 2);
+}
+
+/// Closes an op of a document, as a store does after the failure of a write that may still be applied.
+async fn close(fixture: &Fixture, id: &DocumentId, op: OpKey) {
+    let row = OpRow { op, digest: Digest::of(b""), state: OpState::Aborted, at: fixture.environment.now() };
+    let target = Document::target(id);
+    let stored = fixture.stores().ops.close(&fixture.principal.org, &target, row).await.unwrap();
+    assert_eq!(stored.state, OpState::Aborted);
+}
+
+#[tokio::test]
+async fn writes_of_an_intake_that_failed_and_were_closed_are_made_by_the_next_attempt() {
+    let fixture = Fixture::new();
+    let org = fixture.principal.org.clone();
+    let refused = b"MZ\x90\0\x03\0\0\0\x04\0\0\0\xff\xff";
+    let content =
+        mail(&[("a.txt", "text/plain", b"one 4711"), ("run.exe", "application/octet-stream", refused.as_slice())]);
+    let id = fixture.upload_tagged("mail.eml", &content, Vec::new()).await;
+    let sha256 = Digest::of(b"one 4711");
+    let part = DocumentId::derive(&["part", org.as_str(), id.as_str(), sha256.as_str(), "1"]);
+    let request: RequestId = format!("part-{part}").parse().unwrap();
+    close(&fixture, &part, OpKey::Request { user: fixture.principal.user.clone(), request }).await;
+    let document = fixture.document(&id).await;
+    let key: RequestId = format!("refused-parts-{id}-{}", document.version).parse().unwrap();
+    let expected = Expected::Version(document.version);
+    let record = Write::by_platform(org, key, fixture.environment.now(), expected, DocumentChange::Delete);
+    close(&fixture, &id, record.op).await;
+
+    let (_ingestor, _queue) = fixture.ingestor(options());
+    let (document, parts) = fixture.taken_in(&id).await;
+    assert_eq!(parts.iter().map(|part| part.id.clone()).collect::<Vec<_>>(), [part]);
+    assert_eq!(fixture.page_text(&parts[0].id).await, "one 4711");
+    let [(2, "run.exe", _)] = refusals(&document)[..] else { panic!("{document:?}") };
+}
+
+#[tokio::test]
+async fn a_part_whose_requests_are_all_closed_does_not_affect_the_others() {
+    let fixture = Fixture::new();
+    let content = mail(&[("a.txt", "text/plain", b"one"), ("b.txt", "text/plain", b"two")]);
+    let id = fixture.upload_tagged("mail.eml", &content, Vec::new()).await;
+    let (org, sha256) = (fixture.principal.org.clone(), Digest::of(b"one"));
+    let part = DocumentId::derive(&["part", org.as_str(), id.as_str(), sha256.as_str(), "1"]);
+    for number in 1..=8 {
+        let end = if number == 1 { String::new() } else { format!("-{number}") };
+        let request: RequestId = format!("part-{part}{end}").parse().unwrap();
+        close(&fixture, &part, OpKey::Request { user: fixture.principal.user.clone(), request }).await;
+    }
+    let (_ingestor, _queue) = fixture.ingestor(options());
+    let (document, parts) = fixture.taken_in(&id).await;
+    assert_eq!((document.state.clone(), parts.len(), parts[0].name.as_str()), (TextState::Ready, 1, "b.txt"));
+    let [(1, "a.txt", reason)] = refusals(&document)[..] else { panic!("{document:?}") };
+    assert!(reason.contains("8 attempts"), "{reason}");
 }
 
 const PROPERTIES: &str = "__properties_version1.0";

@@ -1,7 +1,9 @@
 //! PDF files that are split.
 
 use folio_documents::SplitPart;
-use folio_resources::PageRange;
+use folio_resources::{DocumentChange, DocumentFilter, PageRange};
+use folio_types::op::{Expected, Write};
+use folio_types::page::PageRequest;
 use folio_types::{Reason, RequestId};
 use lopdf::dictionary;
 
@@ -45,6 +47,25 @@ async fn a_split_makes_documents_of_the_pages_once() {
     let other = [part(1, 3, None), part(4, 4, None)];
     let error = uploader.split(&fixture.principal, &request, &whole, &other).await.unwrap_err();
     assert_eq!(error.reason, Reason::RequestIdConflict);
+}
+
+#[tokio::test]
+async fn a_deleted_document_gets_no_parts() {
+    let fixture = Fixture::new();
+    let (_ingestor, queue) = fixture.ingestor(options());
+    let uploader = fixture.uploader(Some(queue));
+    let id = fixture.upload(&uploader, "scan", "scan.pdf", &invoices()).await.unwrap().document.id;
+    let whole = fixture.settled(&id).await;
+    let (org, at, key) = (&fixture.principal.org, fixture.environment.now(), "delete".parse().unwrap());
+    let delete = Write::by_platform(org.clone(), key, at, Expected::Version(whole.version), DocumentChange::Delete);
+    let documents = fixture.stores().of::<Document>();
+    documents.decide(&id, delete).await.unwrap();
+    // The request has read the document before its deletion.
+    let parts = [part(1, 2, None), part(3, 4, None)];
+    let error = uploader.split(&fixture.principal, &"split".parse().unwrap(), &whole, &parts).await.unwrap_err();
+    assert_eq!(error.reason, Reason::NotFound);
+    let filter = DocumentFilter { parent: Some(id), ..DocumentFilter::default() };
+    assert!(documents.list(org, &filter, &PageRequest::default()).await.unwrap().items.is_empty());
 }
 
 #[tokio::test]

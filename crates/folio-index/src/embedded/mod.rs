@@ -45,7 +45,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 struct Shared {
     root: PathBuf,
     options: EmbeddedOptions,
-    /// Known organizations. An organization with a writer, or with an operation in progress, is not evicted.
+    /// Known organizations. An organization with a writer, with an operation in progress, or with deleted passages on the disk is not
+    /// evicted.
     tenants: Mutex<Tenants>,
     vectors: VectorCache,
     /// Number of open writers.

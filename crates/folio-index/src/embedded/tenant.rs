@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use folio_types::{DocumentId, OrgId};
+use folio_types::{DocumentId, Error, OrgId, Reason};
 use tantivy::indexer::{IndexWriterOptions, NoMergePolicy};
 use tantivy::schema::IndexRecordOption;
 use tantivy::{
@@ -35,6 +35,12 @@ const WRITER_BYTES: usize = 20_000_000;
 /// Maximum size in bytes of an index whose checksums are compared when it is opened. Damage of a larger index is found
 /// when it is read.
 const CHECKED_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Maximum time for which a write waits for the writer of its organization. The maintenance may use the writer for minutes, and the
+/// write has one of the few permits of all organizations.
+const WRITER_WAIT: Duration = Duration::from_secs(5);
+/// Time between two attempts to lock a writer.
+const WRITER_POLL: Duration = Duration::from_millis(5);
 
 /// An open index.
 pub(super) struct Reader {
@@ -78,7 +84,7 @@ pub(super) struct Tenant {
     pub last_used: AtomicU64,
     /// None: not opened.
     opened: Mutex<Option<Opened>>,
-    writer: Mutex<Option<OpenWriter>>,
+    pub(super) writer: Mutex<Option<OpenWriter>>,
     writers: Arc<AtomicUsize>,
 }
 
@@ -196,9 +202,27 @@ impl Tenant {
         *lock(&self.opened) = Some(Opened { state: IndexState::Torn, reader: None });
     }
 
+    /// Locks the writer for a write.
+    ///
+    /// # Errors
+    /// `OVERLOADED` if another write, or the maintenance, uses the writer for more than [`WRITER_WAIT`].
+    fn lock_writer(&self) -> Result<MutexGuard<'_, Option<OpenWriter>>, Failure> {
+        let end = Instant::now() + WRITER_WAIT;
+        loop {
+            if let Some(writer) = try_lock(&self.writer) {
+                return Ok(writer);
+            }
+            if Instant::now() >= end {
+                let message = "the index of passages of the organization is being written; repeat the request later";
+                return Err(Error::exhausted(Reason::Overloaded, message).retry_after(WRITER_WAIT).into());
+            }
+            std::thread::sleep(WRITER_POLL);
+        }
+    }
+
     /// Creates an empty index in the state `Rebuilding`.
     pub(super) fn begin_rebuild(&self, vectors: &VectorCache) -> Result<(), Failure> {
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer()?;
         self.remove(&mut writer, vectors)?;
         fs::create_dir_all(self.segments())?;
         let (schema, fields) = Fields::new();
@@ -210,7 +234,7 @@ impl Tenant {
     }
 
     pub(super) fn finish_rebuild(&self) -> Result<(), Failure> {
-        let _writer = lock(&self.writer);
+        let _writer = self.lock_writer()?;
         let (state, reader) = self.usable()?;
         if state == IndexState::Rebuilding {
             manifest::write(&self.folder, IndexState::Ready)?;
@@ -220,7 +244,7 @@ impl Tenant {
     }
 
     pub(super) fn delete(&self, vectors: &VectorCache) -> Result<(), Failure> {
-        let mut writer = lock(&self.writer);
+        let mut writer = self.lock_writer()?;
         self.remove(&mut writer, vectors)
     }
 
@@ -290,7 +314,7 @@ impl Tenant {
 
     /// Replaces documents. Returns the number of documents of which the index has a later generation.
     pub(super) fn upsert(&self, vectors: &VectorCache, documents: &[IndexedDocument]) -> Result<usize, Failure> {
-        let mut slot = lock(&self.writer);
+        let mut slot = self.lock_writer()?;
         let (_, reader) = self.usable()?;
         let searcher = reader.searcher();
         let mut current = Vec::with_capacity(documents.len());
@@ -323,7 +347,7 @@ impl Tenant {
     }
 
     pub(super) fn delete_documents(&self, vectors: &VectorCache, documents: &[DocumentId]) -> Result<(), Failure> {
-        let mut slot = lock(&self.writer);
+        let mut slot = self.lock_writer()?;
         let (_, reader) = self.usable()?;
         let searcher = reader.searcher();
         let mut indexed = Vec::new();
@@ -348,9 +372,16 @@ impl Tenant {
         slot.as_ref().map(|open| open.last_used.elapsed())
     }
 
-    /// Returns true if no writer is open.
+    /// Returns true if no writer is open, and no deleted passages are on the disk, which the maintenance removes from open indexes
+    /// only.
     pub(super) fn is_closable(&self) -> bool {
-        try_lock(&self.writer).is_some_and(|slot| slot.is_none())
+        try_lock(&self.writer).is_some_and(|slot| slot.is_none()) && !self.may_have_deletions()
+    }
+
+    fn may_have_deletions(&self) -> bool {
+        let Some(opened) = try_lock(&self.opened) else { return true };
+        let reader = opened.as_ref().and_then(|opened| opened.reader.as_ref());
+        reader.is_some_and(|reader| reader.searcher().segment_readers().iter().any(SegmentReader::has_deletes))
     }
 
     /// Closes a writer that has been idle for this time. No effect while a write is in progress.

@@ -187,6 +187,21 @@ async fn deleted_passages_leave_the_disk_when_the_writer_closes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn deleted_passages_leave_the_disk_although_their_index_is_no_longer_used() {
+    let (root, org, other) = (tempfile::tempdir().unwrap(), org("a"), org("b"));
+    let index = open(root.path(), EmbeddedOptions { readers_max: 1, writers_max: 1, ..options() }).await;
+    let secret = passage(0, "confidential", &[0.6, 0.8]);
+    let bytes: Vec<u8> = secret.vectors[0].unit().into_iter().flat_map(f32::to_le_bytes).collect();
+    let public = passage(0, "public", &[1.0, 0.0]);
+    fill(&index, &org, vec![document("a", vec![secret]), document("b", vec![public])]).await;
+    index.delete_documents(&org, &[id("a")]).await.unwrap();
+    // The first write of the other organization closes the writer, and the operations after it would close the index.
+    fill(&index, &other, vec![document("a", vec![passage(0, "alpha", &[1.0])])]).await;
+    let is_removed = || async { (!is_on_disk(root.path(), &org, &bytes)).then_some(()) };
+    wait_for("the passages are removed", LIMIT, is_removed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn open_readers_and_writers_are_bounded() {
     let root = tempfile::tempdir().unwrap();
     let bounds = EmbeddedOptions { readers_max: 3, writers_max: 2, ..options() };
@@ -225,6 +240,29 @@ async fn searches_beyond_the_queue_are_refused() {
     };
     let (_, error) = tokio::join!(blocked, refused);
     assert_eq!(error.reason, Reason::Overloaded);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_in_use_delays_writes_of_other_organizations_for_a_short_time_only() {
+    let (root, org, other) = (tempfile::tempdir().unwrap(), org("a"), org("b"));
+    let index = open(root.path(), options()).await;
+    let new = || vec![document("a", vec![passage(0, "alpha", &[1.0])])];
+    fill(&index, &org, new()).await;
+    // Long maintenance of one organization.
+    let (tenant, (end, ended), (start, started)) =
+        (index.shared.tenant(&org), std::sync::mpsc::channel::<()>(), std::sync::mpsc::channel());
+    let maintenance = std::thread::spawn(move || {
+        let _writer = tenant.writer.lock().unwrap();
+        start.send(()).unwrap();
+        _ = ended.recv();
+    });
+    started.recv().unwrap();
+    let both = async { tokio::join!(index.delete_documents(&org, &[id("a")]), fill(&index, &other, new())) };
+    let (refused, ()) = tokio::time::timeout(LIMIT, both).await.unwrap();
+    assert_eq!(refused.unwrap_err().reason, Reason::Overloaded);
+    drop(end);
+    maintenance.join().unwrap();
+    assert_eq!(index.delete_documents(&org, &[id("a")]).await.unwrap(), Written::Applied { stale: 0 });
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -74,7 +74,7 @@ fn product(left: &[f32], right: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// Returns the product of two quantized vectors. 4,096 products of at most 127 * 127 fit into 32 bits.
+/// Returns the product of two quantized vectors. 8,192 products of at most 127 * 127 fit into 32 bits.
 fn quantized_product(left: &[i8], right: &[i8]) -> i32 {
     left.iter().zip(right).map(|(left, right)| i32::from(*left) * i32::from(*right)).sum()
 }

@@ -111,13 +111,30 @@ impl VectorCache {
             return Ok(());
         }
         let slots = used.iter().map(|row| Ok(decode::<CachedVectorSlot>(row)?.slot)).collect::<Result<_>>()?;
+        self.remove_slots(org, document, slots).await?;
+        self.0.remove_group(org, &group).await
+    }
+
+    /// Removes the vectors of a document, also those that its writer has just stored. A clean-up may have removed the list of the
+    /// slots before the writer stored the vectors. Idempotent.
+    pub async fn remove_written(
+        &self,
+        org: &OrgId,
+        document: &DocumentId,
+        vectors: &[(VectorKey, Vec<f32>)],
+    ) -> Result<()> {
+        self.remove_slots(org, document, vectors.iter().map(|(key, _)| key.slot()).collect()).await?;
+        self.remove_document(org, document).await
+    }
+
+    /// Empties those of the slots whose vectors belong to a document.
+    async fn remove_slots(&self, org: &OrgId, document: &DocumentId, slots: BTreeSet<u16>) -> Result<()> {
         let rows = self.rows(org, slots).await?;
         let of_document = rows.into_iter().filter(|(_, row)| row.document.as_ref() == Some(document));
         let removals: Vec<_> = of_document
             .map(|(slot, _)| async move { self.0.remove(org, &group_of(slot), &row_of(slot)).await })
             .collect();
-        futures::stream::iter(removals).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
-        self.0.remove_group(org, &group).await
+        futures::stream::iter(removals).buffer_unordered(AT_ONCE).try_collect::<()>().await
     }
 
     /// Returns the rows of slots, without empty slots.

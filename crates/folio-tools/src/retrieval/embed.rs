@@ -231,7 +231,7 @@ impl Run<'_> {
         // The clean-up of a deletion may have been earlier than the write.
         match document {
             Some(document) if stores.of::<Document>().get(org, document).await?.is_none() => {
-                stores.vector_cache().remove_document(org, document).await
+                stores.vector_cache().remove_written(org, document, vectors).await
             }
             _ => Ok(()),
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use folio_llm::{BATCH_TEXTS_MAX, ModelError};
 use folio_resources::{Document, DocumentChange};
+use folio_storage::VectorKey;
 use folio_tools::retrieval::{Embedded, EmbeddingCall, EmbeddingPurpose, RerankCall, embed, rerank};
 use folio_types::op::{Expected, Write};
 use folio_types::{OrgId, Reason, Result};
@@ -121,6 +122,20 @@ async fn cached_vectors_are_removed_with_their_document() {
     embedded(&test, &passages(&test, "d"), &["late"]).await.unwrap();
     embedded(&test, &query, &["late"]).await.unwrap();
     assert_eq!(test.models.take_embedded(), [["late"], ["late"]]);
+}
+
+#[tokio::test]
+async fn a_vector_is_removed_although_a_clean_up_has_removed_the_list_of_its_slots() {
+    let test = Fixture::new().await;
+    let (stores, org, document) = (&test.context.resources.stores, &test.context.principal.org, test.document());
+    let (cache, key) = (stores.vector_cache(), VectorKey::new("space", "late"));
+    let written = [(key.clone(), vec![1.0])];
+    cache.put(org, Some(&document), &written).await.unwrap();
+    stores.rows.remove_group(org, &format!("cached_vector_slot/{document}")).await.unwrap();
+    cache.remove_document(org, &document).await.unwrap();
+    assert_eq!(cache.get(org, std::slice::from_ref(&key)).await.unwrap().len(), 1, "the clean-up does not find it");
+    cache.remove_written(org, &document, &written).await.unwrap();
+    assert!(cache.get(org, &[key]).await.unwrap().is_empty());
 }
 
 #[tokio::test]
