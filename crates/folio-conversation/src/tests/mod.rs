@@ -21,6 +21,7 @@ mod references;
 mod sandbox;
 mod script;
 mod several;
+mod summaries;
 mod tasks;
 mod threads;
 mod watch;
