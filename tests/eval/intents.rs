@@ -123,11 +123,12 @@ impl fmt::Display for Matrix {
         for (question, expected, found) in &self.wrong {
             writeln!(f, "{expected} classified as {found}: {question}")?;
         }
-        write!(f, "\n{:<22}", "expected \\ found")?;
+        let (corner, recall) = ("expected \\ found", "recall");
+        write!(f, "\n{corner:<22}")?;
         for intent in INTENTS {
             write!(f, "{intent:>15}")?;
         }
-        writeln!(f, "{:>9}", "recall")?;
+        writeln!(f, "{recall:>9}")?;
         for (intent, row) in INTENTS.iter().zip(&self.counts) {
             write!(f, "{intent:<22}")?;
             row.iter().try_for_each(|count| write!(f, "{count:>15}"))?;
