@@ -1,6 +1,7 @@
 //! Tests of complete turns through the actors, on the embedded store, with the real tools and a scripted model.
 
 mod approve;
+mod assistant;
 mod audit;
 mod cancel;
 mod chat;
