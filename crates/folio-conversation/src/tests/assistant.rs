@@ -58,7 +58,7 @@ async fn each_node_has_a_request_of_its_own_and_the_next_turn_has_the_memory() {
     assert_eq!((error.reason, error.details["raw_text"].as_str()), (Reason::AnswerInvalid, "no JSON"));
     let next = &sandbox.models.requests()[4];
     assert!(next.state.contains("The sum is 2."), "{}", next.state);
-    let [_, Message::Assistant { text, .. }, Message::User { .. }] = next.messages.as_slice() else {
+    let [.., Message::Assistant { text, .. }, Message::User { .. }] = next.messages.as_slice() else {
         panic!("{:?}", next.messages)
     };
     assert_eq!(text, "1+1 = 2", "earlier turns show no JSON of nodes");
