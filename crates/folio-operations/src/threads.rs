@@ -31,6 +31,7 @@ service! {
 
 /// Maximum size of the messages of a page, as JSON.
 // proto: GetThreadRequest.page_size "about {} MiB"
+// proto: ListToolUsesRequest.page_size "about {} MiB"
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 /// Implements operations that the owner of the thread performs.
