@@ -7,6 +7,7 @@
 //! [`unserved`] lists the routes of DocRouter that this server does not have; they answer 501.
 
 mod access_tokens;
+mod assistant;
 mod chat;
 mod completions;
 mod dictionary;
@@ -62,6 +63,7 @@ fn resources() -> Vec<Vec<Route>> {
         tags::routes(),
         dictionary::routes(),
         retrieval::routes(),
+        assistant::routes(),
         schemas::routes(),
         prompts::routes(),
         models::routes(),
