@@ -297,7 +297,7 @@ impl Operation for ListToolUses {
 fn tool_uses<'a>(thread: &'a ThreadId, history: &'a History) -> impl Iterator<Item = ToolUse> + use<'a> {
     let rounds = history.turns().iter().flat_map(|turn| turn.rounds.iter().map(move |round| (turn, round)));
     let calls = rounds.flat_map(|(turn, round)| round.calls.iter().map(move |call| (turn, round, call)));
-    calls.map(|(turn, round, call)| ToolUse {
+    calls.map(move |(turn, round, call)| ToolUse {
         call: turn.call_id(thread, round.round, call.call.index),
         tool: call.call.name.clone(),
         input: call.arguments().clone(),
