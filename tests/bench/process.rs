@@ -40,8 +40,13 @@ impl Folio {
     pub(crate) fn start(model_endpoint: &str, settings: &[(&str, &str)]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let base_url = format!("{model_endpoint}/v1");
-        let mut variables =
-            vec![("OPENAI_API_KEY", "sim"), ("OPENAI_BASE_URL", base_url.as_str()), ("FOLIO_LOG__FILTER", "error")];
+        let mut variables = vec![
+            ("OPENAI_API_KEY", "sim"),
+            ("OPENAI_BASE_URL", base_url.as_str()),
+            ("FOLIO_LOG__FILTER", "error"),
+            // Each turn makes one model call, also in a long thread.
+            ("FOLIO_CONVERSATION__SUMMARIES", "false"),
+        ];
         variables.extend(settings);
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
         let process = Process::start("folio", folder.path(), &arguments, &variables);

@@ -79,6 +79,11 @@ impl Folio {
         Ok(Self { client, prompts: BTreeMap::new(), spent: BTreeMap::new(), _process: process, _folder: folder })
     }
 
+    /// Returns the client of the administrator.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Uploads a file and waits until its text is read. Returns its id.
     pub(super) async fn upload(&self, name: &str, bytes: &[u8]) -> Result<String> {
         let id = self.client.try_upload(name, bytes).await?.document_id;

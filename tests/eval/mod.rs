@@ -2,7 +2,7 @@
 //!
 //! [`truth`] reads the expected values, [`documents`] generates the project's own documents, a `folio serve` or a bare
 //! model call extracts the values, or [`answers`] reads those of another program, [`score`] compares them, and [`report`] sums
-//! them up.
+//! them up. [`intents`] classifies labelled questions by the assistant.
 
 pub mod answers;
 pub mod bare;
@@ -10,6 +10,7 @@ pub mod comparison;
 mod content;
 pub mod documents;
 mod folio;
+pub mod intents;
 mod layouts;
 pub mod report;
 pub mod retrieval;

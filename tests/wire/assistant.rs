@@ -1,5 +1,7 @@
-//! The assistant: the three conversations of its specification on files that the project makes, with the answers of llm-sim;
-//! and with a real model, if the environment names an endpoint.
+//! The assistant: the three conversations of its specification on files that the project makes, with the answers of llm-sim.
+//! `model_endpoint` runs them with the model of an endpoint that the environment names.
+
+use std::path::Path;
 
 use folio_proto::v1;
 use folio_proto::v1::thread_service_client::ThreadServiceClient;
@@ -13,9 +15,10 @@ use crate::client::Client;
 use crate::command_line::{folio, text};
 use crate::sandbox::Sandbox;
 
-const EXPENSE: &str = "In the March financial statement, what is the total operating expense for product line A?";
-const RISKS: &str = "Summarize the main risks discussed in the uploaded compliance report.";
-const MARGIN: &str = "From the spreadsheet, what's the net margin for product B if revenue is 4,200 and costs equal fixed 1200 plus 12% of revenue?";
+pub(crate) const EXPENSE: &str =
+    "In the March financial statement, what is the total operating expense for product line A?";
+pub(crate) const RISKS: &str = "Summarize the main risks discussed in the uploaded compliance report.";
+pub(crate) const MARGIN: &str = "From the spreadsheet, what's the net margin for product B if revenue is 4,200 and costs equal fixed 1200 plus 12% of revenue?";
 
 const KEY_POINTS: [&str; 3] = [
     "Vendor compliance checks missing in 12% of cases",
@@ -50,7 +53,7 @@ rules:
 "#;
 
 /// The documents of the conversations: a PDF, a text document and a workbook.
-async fn upload(client: &Client) -> [String; 3] {
+pub(crate) async fn upload(client: &Client) -> [String; 3] {
     let statement = document(&[Page::of_lines(&[
         "Financial statement March",
         "Product line A",
@@ -83,8 +86,8 @@ async fn upload(client: &Client) -> [String; 3] {
     ]
 }
 
-fn search(sandbox: &Sandbox, query: &str) -> Value {
-    let output = folio(sandbox.folder(), &["search", query, "--output", "json"], &[], "");
+fn search(folder: &Path, environment: &[(&str, &str)], query: &str) -> Value {
+    let output = folio(folder, &["search", query, "--output", "json"], environment, "");
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_str(&text(&output.stdout)).unwrap()
 }
@@ -95,17 +98,22 @@ async fn start() -> (Sandbox, Client, [String; 3]) {
     assert!(login.status.success(), "{}", text(&login.stderr));
     let client = sandbox.client().await;
     let documents = upload(&client).await;
-    for (query, id) in [("operating expense", 0), ("retention policy", 1), ("variable cost", 2)] {
-        wait_for("the documents are indexed", LIMIT, || async {
-            let found = search(&sandbox, query);
-            (found[0]["document_id"] == json!(documents[id])).then_some(())
-        })
-        .await;
-    }
+    wait_for_index(sandbox.folder(), &[], &documents).await;
     (sandbox, client, documents)
 }
 
-fn question(thread: &str, text: &str) -> v1::ChatRequest {
+/// Waits until searches find the documents.
+pub(crate) async fn wait_for_index(folder: &Path, environment: &[(&str, &str)], documents: &[String; 3]) {
+    for (query, id) in ["operating expense", "retention policy", "variable cost"].into_iter().zip(documents) {
+        wait_for("the documents are indexed", LIMIT, || async {
+            let found = search(folder, environment, query);
+            (found[0]["document_id"] == json!(id)).then_some(())
+        })
+        .await;
+    }
+}
+
+pub(crate) fn question(thread: &str, text: &str) -> v1::ChatRequest {
     v1::ChatRequest {
         profile: "assistant".to_owned(),
         thread_id: thread.to_owned(),
@@ -114,7 +122,7 @@ fn question(thread: &str, text: &str) -> v1::ChatRequest {
     }
 }
 
-fn answer(completed: &v1::Completed) -> Value {
+pub(crate) fn answer(completed: &v1::Completed) -> Value {
     serde_json::from_str(&completed.answer_json).unwrap()
 }
 

@@ -47,6 +47,12 @@ rules:
       - calls: [{name: extract_fields, arguments: {fields: {animal: rhinoceros}, confidences: {animal: 0.75}}}]
       - calls: [{name: complete_extraction}]
       - text: A rhinoceros.
+  - when: {system: {contains: "Step: classify"}}
+    answer: {text: '{"intent_type": "qa", "confidence": 1, "reasoning": "A rhinoceros."}'}
+  - when: {system: {contains: "Step: answer the question"}}
+    answer: {text: '{"question": "rhinoceros?", "answer": "A rhinoceros.", "sources": [], "confidence": 1}'}
+  - when: {system: {contains: "Step: update the summary"}}
+    answer: {text: '{"summary": "It is about a rhinoceros."}'}
   - when: {user: write}
     rounds:
       - calls: [{name: create_tag, arguments: {name: a rhinoceros}}]
@@ -54,7 +60,7 @@ rules:
   - answer: {text: I see a rhinoceros.}
 "#;
 
-/// Creates an organization with documents, a thread, a pending turn, members, and the results of unattended work.
+/// Creates an organization with documents, threads, a pending turn, members, and the results of unattended work.
 async fn create_full_organization(admin: &Client, url: &str) -> (Client, v1::Organization) {
     let create = v1::CreateOrganizationRequest {
         organization: Some(v1::Organization { name: format!("The {WORD}"), ..Default::default() }),
@@ -74,6 +80,9 @@ async fn create_full_organization(admin: &Client, url: &str) -> (Client, v1::Org
     client.tags.clone().create_tag(tag).await.unwrap();
     client.chat(&uploaded, &format!("What of the {WORD}?")).await.completed().await;
     client.chat(&uploaded, "write").await.pause().await;
+    let question =
+        v1::ChatRequest { profile: "assistant".to_owned(), text: format!("Which {WORD}?"), ..Default::default() };
+    client.send(question).await.unwrap().completed().await;
     work_unattended(&client).await;
     render(&client).await;
     (client, created.organization.unwrap())

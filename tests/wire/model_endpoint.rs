@@ -11,6 +11,7 @@ use folio_testkit::invoice::sample_invoice;
 use folio_testkit::office::docx;
 use serde_json::{Value, json};
 
+use crate::assistant;
 use crate::client::Client;
 use crate::command_line::{folio, text};
 use crate::process::Process;
@@ -145,4 +146,43 @@ async fn an_endpoint_of_the_environment_runs_automatic_creation_the_agent_and_a_
         }
     }
     assert!(server.terminate());
+}
+
+/// A model may classify or answer wrong, so that the test checks the rules of the server: sources are documents that the turn
+/// retrieved, and a result is that of the calculator.
+#[tokio::test]
+async fn an_endpoint_of_the_environment_answers_as_the_assistant() {
+    let Some(endpoint) = Endpoint::of_environment() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--model", endpoint.model.as_str()];
+    let timeouts =
+        [("FOLIO_MODELS__TIMEOUTS__FIRST_TOKEN_SECONDS", "600"), ("FOLIO_MODELS__TIMEOUTS__CALL_SECONDS", "900")];
+    let server = Process::start("folio", folder.path(), &arguments, &[&endpoint.variables()[..], &timeouts].concat());
+    let token = std::fs::read_to_string(folder.path().join("data/admin.token")).unwrap();
+    let (url, token) = (server.url(), token.trim());
+    let client = Client::try_connect_with(&url, Some(token), RUN_LIMIT).await.unwrap();
+    let documents = assistant::upload(&client).await;
+    let environment = [("FOLIO_SERVER", url.as_str()), ("FOLIO_TOKEN", token)];
+    assistant::wait_for_index(folder.path(), &environment, &documents).await;
+    for text in [assistant::EXPENSE, assistant::RISKS, assistant::MARGIN] {
+        let events = client.send(assistant::question("", text)).await.unwrap().end().await;
+        match events.last().and_then(|event| event.kind.clone()) {
+            Some(v1::event::Kind::Completed(completed)) => {
+                let answer = assistant::answer(&completed);
+                eprintln!("{}: {answer}", completed.answer_type);
+                let sources = answer["sources"].as_array().expect("sources");
+                assert!(sources.iter().all(|source| documents.iter().any(|id| source == id)), "{answer}");
+                if completed.answer_type == "CalculationResponse" && answer["expression"] == "4200 - (1200 + 0.12*4200)"
+                {
+                    assert_eq!(answer["result"].to_string().trim_matches('"'), "2496");
+                }
+            }
+            Some(v1::event::Kind::Failed(failed)) => {
+                let reason = failed.error.unwrap_or_default().reason;
+                assert!(["ANSWER_INVALID", "NO_PROGRESS"].contains(&reason.as_str()), "{reason}");
+                eprintln!("{text}: {reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

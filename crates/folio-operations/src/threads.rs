@@ -31,6 +31,7 @@ service! {
 
 /// Maximum size of the messages of a page, as JSON.
 // proto: GetThreadRequest.page_size "about {} MiB"
+// proto: ListToolUsesRequest.page_size "about {} MiB"
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 /// Implements operations that the owner of the thread performs.
@@ -296,7 +297,7 @@ impl Operation for ListToolUses {
 fn tool_uses<'a>(thread: &'a ThreadId, history: &'a History) -> impl Iterator<Item = ToolUse> + use<'a> {
     let rounds = history.turns().iter().flat_map(|turn| turn.rounds.iter().map(move |round| (turn, round)));
     let calls = rounds.flat_map(|(turn, round)| round.calls.iter().map(move |call| (turn, round, call)));
-    calls.map(|(turn, round, call)| ToolUse {
+    calls.map(move |(turn, round, call)| ToolUse {
         call: turn.call_id(thread, round.round, call.call.index),
         tool: call.call.name.clone(),
         input: call.arguments().clone(),

@@ -45,8 +45,6 @@ pub(crate) fn summary_message(history: &History, range: &SummaryRange) -> String
 
 #[cfg(test)]
 mod tests {
-    use folio_history::History;
-
     use super::*;
 
     #[test]

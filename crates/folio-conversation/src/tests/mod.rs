@@ -1,6 +1,7 @@
 //! Tests of complete turns through the actors, on the embedded store, with the real tools and a scripted model.
 
 mod approve;
+mod assistant;
 mod audit;
 mod cancel;
 mod chat;
@@ -22,6 +23,7 @@ mod references;
 mod sandbox;
 mod script;
 mod several;
+mod summaries;
 mod tasks;
 mod threads;
 mod watch;

@@ -20,7 +20,7 @@ pub(super) fn profile() -> Profile {
         version: 1,
         documents: DocumentRule { min: 0, max: 100, media_types: &[] },
         subject: SubjectKind::Organization,
-        // The passages that the agent retrieves take the place of an excerpt.
+        // The agent retrieves passages instead.
         has_excerpt: false,
         instructions: include_str!("assistant/assistant.md"),
         guide: "",

@@ -22,7 +22,7 @@ pub(super) fn turn_nodes(profile: &Profile) -> Result<Arc<[TurnNode]>> {
     for (at, node) in graph.iter().enumerate() {
         let later = graph.iter().skip(at + 1);
         let is_later = |name: &str| later.clone().any(|node| node.name == name);
-        if let Some(target) = node.routes.targets().find(|target| !is_later(target)) {
+        if let Some(target) = node.routes.targets().find(|target: &&str| !is_later(target)) {
             return Err(invalid(format!("node {} leads to {target}, which is no later node", node.name)));
         }
         if is_later(node.name) {

@@ -8,6 +8,7 @@
 )]
 
 mod agent;
+mod assistant;
 mod auto_create;
 mod dictionary;
 mod documents;

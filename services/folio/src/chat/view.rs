@@ -124,7 +124,7 @@ impl View {
             shown.extend(self.end_text());
         }
         self.waiting = match kind {
-            Kind::TurnStarted(_) | Kind::RoundStarted(_) | Kind::ToolResult(_) => Waiting::Model,
+            Kind::TurnStarted(_) | Kind::RoundStarted(_) | Kind::ToolResult(_) | Kind::NodeEnded(_) => Waiting::Model,
             Kind::ThinkingDelta(_) if !self.unfolded => Waiting::Thinking,
             Kind::ToolStarted(_) | Kind::WaitingForStore(_) | Kind::TasksStarted(_) | Kind::TaskEnded(_) => {
                 Waiting::Tool
@@ -162,7 +162,7 @@ impl View {
             Kind::RoundFinished(finished) => {
                 self.usages.insert(finished.round, finished.usage.unwrap_or_default());
             }
-            Kind::ToolStarted(_) | Kind::AwaitingApproval(_) => {}
+            Kind::ToolStarted(_) | Kind::AwaitingApproval(_) | Kind::NodeStarted(_) | Kind::NodeEnded(_) => {}
             Kind::WaitingForStore(call) => {
                 let message = format!("({} waits for the store, and continues when the store executes it)", call.name);
                 shown.push(Output::Line(NOTE, message));

@@ -7,6 +7,7 @@
 //! [`unserved`] lists the routes of DocRouter that this server does not have; they answer 501.
 
 mod access_tokens;
+mod assistant;
 mod chat;
 mod completions;
 mod dictionary;
@@ -70,6 +71,7 @@ fn resources() -> Vec<Vec<Route>> {
         retrieval::routes(),
         stacks::routes(),
         stack_tables::routes(),
+        assistant::routes(),
         schemas::routes(),
         prompts::routes(),
         models::routes(),

@@ -21,7 +21,8 @@ fn node(name: &str, kind: NodeKind, next: Option<&str>) -> TurnNode {
     }
 }
 
-fn graph() -> Vec<TurnNode> {
+/// Returns a graph like that of the assistant.
+pub(super) fn graph() -> Vec<TurnNode> {
     let classify = TurnNode {
         default_answer: Some(json!({ "intent": "unknown" })),
         routes: TurnRoutes {

@@ -18,6 +18,7 @@ mod rig;
 mod rounds;
 mod sizes;
 mod store;
+mod summary;
 mod takeovers;
 
 use folio_history::command::{IfBusy, IfPending};

@@ -136,7 +136,7 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
         assert_eq!(without(of_theirs, id), without(of_missing, other));
     };
     for tool in tool_names(&ours).await {
-        if ["search_documents", "search", "get_section", "get_turn", "cancel_turn"].contains(&tool.as_str()) {
+        if ["search_documents", "search", "get_section", "ask", "get_turn", "cancel_turn"].contains(&tool.as_str()) {
             continue;
         }
         let of_theirs = call(&ours, &tool, json!({"document": foreign})).await;
@@ -144,6 +144,10 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
         assert_eq!(reason(&of_theirs), "NOT_FOUND", "{tool}: {of_theirs}");
         same(&of_theirs, &foreign, &of_missing, &missing);
     }
+    let ask_about = async |id: &str| call(&ours, "ask", json!({"question": "Total?", "document_ids": [id]})).await;
+    let (of_theirs, of_missing) = (ask_about(&foreign).await, ask_about(&missing).await);
+    assert_eq!(reason(&of_theirs), "NOT_FOUND", "{of_theirs}");
+    same(&of_theirs, &foreign, &of_missing, &missing);
     for tool in ["get_turn", "cancel_turn"] {
         let of_theirs = call(&ours, tool, json!({"turn_id": turn})).await;
         assert_eq!(reason(&of_theirs), "NOT_FOUND", "{tool}: {of_theirs}");

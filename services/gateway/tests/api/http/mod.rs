@@ -1,6 +1,7 @@
 //! The faces that are plain HTTP: gRPC-Web, Connect, REST and pages.
 
 mod access_tokens;
+mod assistant;
 mod browsers;
 mod chat;
 mod compatibility;

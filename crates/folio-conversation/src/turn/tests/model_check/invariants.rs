@@ -17,6 +17,7 @@ pub(super) const UNANSWERED: &str = "4: an ended turn has calls without results"
 pub(super) const SUPERSEDED: &str = "7: a request superseded the turn of the next";
 pub(super) const NOT_FOUND: &str = "8: an open turn that no sweep finds";
 pub(super) const UNKNOWN_NUMBER: &str = "9: a closing event whose number the journal does not have";
+pub(super) const ANSWER_LOST: &str = "a turn whose answer is stored ended without it";
 pub(super) const NEVER_RUNS: &str = "an approved write never runs";
 pub(super) const EXPIRED_AND_RAN: &str = "TURN_EXPIRED was answered, and it ran";
 
@@ -55,6 +56,11 @@ impl World {
                     return Some(what);
                 }
             }
+        }
+        let is_answered = record.answered_end().is_some();
+        let is_completed = record.ended.as_ref().is_none_or(|ended| matches!(ended.end, End::Completed { .. }));
+        if is_answered && !is_completed {
+            return Some(ANSWER_LOST);
         }
         let missing = record.rounds.iter().any(|round| round.unanswered().next().is_some());
         (record.ended.is_some() && missing).then_some(UNANSWERED)

@@ -10,6 +10,7 @@ use serde_json::json;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use super::super::children::TASKS;
+use super::super::graph::graph;
 use super::super::rig::{self, calls_reply, text_reply};
 use super::faults::Faults;
 use super::group::{NO_GROUP, OUTLIVES};
@@ -262,6 +263,15 @@ fn wrong_answer(_: u32, round: u32, _: u32) -> Reply {
     }
 }
 
+/// The nodes of a graph: the classification, the answer, and the memory.
+fn three_nodes(_: u32, round: u32, _: u32) -> Reply {
+    match round {
+        1 => text_reply(r#"{"intent": "sum"}"#),
+        2 => text_reply(r#"{"answer": "42"}"#),
+        _ => text_reply(r#"{"summary": "done"}"#),
+    }
+}
+
 /// A write, another one where it is requested again.
 fn of_two_minds(_: u32, round: u32, attempt: u32) -> Reply {
     match (round, attempt) {
@@ -333,6 +343,16 @@ fn an_answer_that_is_corrected() {
     let budget = Budget { model_fails: 1, ..budget(1, 1, 1) };
     let asks = [APPROVE, Ask::Resume];
     assert_holds("correction", Scope::paused(wrong_answer, &asks).profile(rig::json_profile()).with(budget));
+}
+
+#[test]
+fn a_turn_with_nodes_whose_owner_dies_or_whose_user_cancels() {
+    let profile = || TurnProfile { graph: graph().into(), ..rig::profile() };
+    let budget = Budget { model_fails: 1, watches: 1, ..budget(1, 1, 1) };
+    for other in [Ask::Resume, Ask::Cancel, Ask::Chat("second", true)] {
+        let asks = vec![(Ask::Chat("first", true), None), (other, None)];
+        assert_holds("nodes", Scope::empty(three_nodes, asks).profile(profile()).with(budget));
+    }
 }
 
 #[test]

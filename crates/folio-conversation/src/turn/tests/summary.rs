@@ -1,0 +1,86 @@
+//! Summaries of messages that left the window.
+
+use super::*;
+
+/// Turns with a question and an answer after which ten messages have left the window.
+const TURNS: usize = 15;
+
+fn start(rig: &mut Rig) {
+    rig.start_as("question", |start| start.options.summarizes = true);
+}
+
+/// A thread whose newest turn is about to call the model.
+fn long_thread() -> Rig {
+    let mut rig = Rig::new();
+    for _ in 0..TURNS {
+        start(&mut rig);
+        rig.reply(text_reply("answer"));
+    }
+    start(&mut rig);
+    rig
+}
+
+fn round(rig: &Rig) -> Option<u32> {
+    rig.calling().map(|call| call.round)
+}
+
+#[test]
+fn messages_that_left_the_window_are_summarized_before_the_first_round() {
+    let mut rig = long_thread();
+    assert_eq!(round(&rig), Some(0));
+    rig.reply(text_reply("They talked."));
+    let summary = rig.machine.history().summary().unwrap();
+    assert_eq!((summary.text.as_str(), summary.from, summary.to, summary.turn), ("They talked.", 1, 10, 16));
+    assert_eq!(rig.journal().iter().rev().take(2).map(String::as_str).collect::<Vec<_>>(), ["summary", "accepted"]);
+    assert_eq!(round(&rig), Some(1));
+    let shown = rig.events.iter().any(|event| matches!(event.kind, EventKind::RoundStarted { round: 0, .. }));
+    assert!(!shown, "a summary is no round");
+    rig.reply(text_reply("answer"));
+    assert_eq!(rig.record().ended.as_ref().unwrap().usage.model_calls, 2, "its call counts");
+    rig.check_stored();
+    for _ in 0..4 {
+        start(&mut rig);
+        assert_eq!(round(&rig), Some(1), "at most every ten messages");
+        rig.reply(text_reply("answer"));
+    }
+    start(&mut rig);
+    assert_eq!(round(&rig), Some(0));
+}
+
+#[test]
+fn a_summary_that_fails_or_is_lost_does_not_fail_the_turn() {
+    let mut rig = long_thread();
+    rig.model_fails(false);
+    assert_eq!(round(&rig), Some(1), "it is not repeated in this turn");
+    rig.reply(text_reply("answer"));
+    assert!(matches!(rig.end(), Some(End::Completed { .. })));
+    start(&mut rig);
+    assert_eq!(round(&rig), Some(0), "the next turn makes it");
+    rig.reply(text_reply(" "));
+    assert_eq!((round(&rig), rig.machine.history().summary()), (Some(1), None), "an empty text is no summary");
+
+    let mut rig = long_thread();
+    let attempt = rig.calling().unwrap().attempt;
+    rig.crash();
+    rig.resume();
+    let call = rig.calling().unwrap();
+    assert_eq!((call.round, call.attempt), (0, attempt + 1), "the ledger key is another one");
+    rig.reply(text_reply("They talked."));
+    rig.reply(text_reply("answer"));
+    assert!(matches!(rig.end(), Some(End::Completed { .. })));
+
+    let mut rig = long_thread();
+    rig.cancel();
+    assert!(matches!(rig.end(), Some(End::Cancelled)));
+    assert_eq!(rig.machine.history().summary(), None);
+}
+
+#[test]
+fn a_turn_that_does_not_record_summaries_makes_none() {
+    let mut rig = Rig::new();
+    for _ in 0..=TURNS {
+        rig.start("question");
+        assert_eq!(round(&rig), Some(1));
+        rig.reply(text_reply("answer"));
+    }
+}

@@ -1,0 +1,118 @@
+//! The route of the assistant: a question that is answered when its turn has ended. No client of DocRouter calls it.
+
+use folio_history::command::{ChatCommand, IfBusy};
+use folio_history::event::{EventKind, RoundView};
+use folio_resources::fields;
+use folio_types::budget::check_credit_budget;
+use folio_types::profile::{ASSISTANT_PROFILE, NodeKind};
+use folio_types::{Error, Reason, ThreadId, limits};
+use futures::StreamExt as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::endpoint::post;
+use super::extract::{Client, Json};
+use super::reply::Reply;
+use super::routes::{Level, Route, org_path, route};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![route::<ChatCommand>(Level::Own, post(org_path!("/assistant/ask"), ask))]
+}
+
+/// A question to the assistant.
+#[derive(Debug, Deserialize, ToSchema)]
+struct AssistantQuestion {
+    /// The question, the request for a summary, or the calculation: not blank, at most 128 KiB.
+    question: String,
+    /// Only these documents, at most 100. Only without `thread_id`. Null or empty: all documents of the organization.
+    document_ids: Option<Vec<String>>,
+    /// The conversation that the question continues. Null: a new one.
+    thread_id: Option<String>,
+    /// The model. Default: that of the conversation, or the default model of the organization.
+    model: Option<String>,
+    /// Maximum credits of the model calls. Default: no bound.
+    credit_budget: Option<u64>,
+}
+
+/// An answer of the assistant.
+#[derive(Debug, Serialize, ToSchema)]
+struct AssistantAnswer {
+    /// The type of the answer: `AnswerResponse`, `SummarizationResponse` or `CalculationResponse`.
+    #[serde(rename = "type")]
+    answer_type: String,
+    /// The answer with its sources and passages.
+    #[schema(value_type = Object)]
+    answer: Value,
+    /// The answer as a text.
+    text: String,
+    /// The conversation, for a further question.
+    thread_id: String,
+    turn_id: String,
+    /// The charged credits of all model calls.
+    credits: u64,
+}
+
+async fn ask(client: Client, Json(body): Json<AssistantQuestion>) -> Reply<Json<AssistantAnswer>> {
+    let command = ChatCommand { request_id: client.request_id().cloned(), ..body.command()? };
+    let mut events = client.bounded(client.run(command).await?);
+    while let Some(event) = events.next().await {
+        let event = event?;
+        match event.kind {
+            EventKind::Completed { text, rounds, usage, .. } => {
+                let (answer_type, answer) =
+                    typed_answer(&rounds).ok_or_else(|| unfinished("it has no typed answer"))?;
+                return Ok(Json(AssistantAnswer {
+                    answer_type,
+                    answer,
+                    text,
+                    thread_id: event.turn.thread.to_string(),
+                    turn_id: event.turn.to_string(),
+                    credits: usage.credits,
+                }));
+            }
+            EventKind::Failed { error, .. } => return Err(error.into()),
+            EventKind::AwaitingApproval { .. } => {
+                return Err(unfinished("a call waits for an approval; see the inbox").into());
+            }
+            EventKind::Cancelled | EventKind::Expired | EventKind::Superseded => {
+                return Err(unfinished("it was ended before its answer").into());
+            }
+            _ => {}
+        }
+    }
+    Err(Error::unavailable(Reason::NodeLost, "the stream of the turn ended early; repeat the request").into())
+}
+
+impl AssistantQuestion {
+    fn command(self) -> Result<ChatCommand, Error> {
+        if self.question.trim().is_empty() || self.question.len() > limits::USER_TEXT_BYTES {
+            let message = format!("must not be blank and must have at most {} bytes", limits::USER_TEXT_BYTES);
+            return Err(Error::invalid_field("question", message));
+        }
+        let documents = self.document_ids.unwrap_or_default();
+        let thread = self.thread_id.filter(|id| !id.is_empty());
+        let thread = thread.map(|id| id.parse::<ThreadId>()).transpose();
+        Ok(ChatCommand {
+            profile: Some(ASSISTANT_PROFILE.to_owned()),
+            documents: fields::ids("document_ids", &documents, limits::DOCUMENTS_PER_THREAD)?,
+            thread: thread
+                .map_err(|error| Error::invalid_field("thread_id", error.message).with_reason(error.reason))?,
+            model: self.model.filter(|model| !model.is_empty()),
+            credit_budget: check_credit_budget(self.credit_budget)?,
+            if_busy: IfBusy::Enqueue,
+            ..ChatCommand::new(self.question)
+        })
+    }
+}
+
+/// Returns the type and the answer of the node that answered.
+fn typed_answer(rounds: &[RoundView]) -> Option<(String, Value)> {
+    let mut nodes = rounds.iter().rev().filter_map(|round| round.node.as_deref());
+    let node = nodes.find(|node| node.kind == NodeKind::Answer)?;
+    Some((node.answer_type.clone(), node.end.as_ref()?.answer.clone()?))
+}
+
+fn unfinished(reason: &str) -> Error {
+    Error::precondition(Reason::TurnEnded, format!("the turn has no answer: {reason}"))
+}

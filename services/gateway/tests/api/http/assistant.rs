@@ -1,0 +1,75 @@
+//! The route of the assistant.
+
+use folio_types::{OrgId, Role, System};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::Http;
+use crate::harness::{Answer, Server};
+
+/// Scripts the answers of a turn that computes a sum.
+fn script_sum(server: &Server) {
+    server.model.answer(r#"{"intent_type": "calculation", "confidence": 1, "reasoning": "A sum."}"#);
+    server.model.next(Answer::Calls(vec![("calculator", json!({ "expression": "1 + 1" }))]));
+    server.model.answer(r#"{"formula": "sum", "expression": "1 + 1", "result": 2, "sources": [], "confidence": 1}"#);
+    server.model.answer(r#"{"summary": "The sum is 2."}"#);
+}
+
+#[tokio::test]
+async fn a_question_is_answered_once_and_its_conversation_continues() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let (http, ask) = (Http::new(&server, &client), format!("/v0/orgs/{}/assistant/ask", client.org));
+    script_sum(&server);
+    let send = async || {
+        let request = http.request(Method::POST, &ask).header("idempotency-key", "q1");
+        http.send(request.json(&json!({ "question": "What is 1 + 1?" }))).await.json()
+    };
+    let answer = send().await;
+    assert_eq!((&answer["type"], &answer["answer"]["result"]), (&json!("CalculationResponse"), &json!(2)), "{answer}");
+    assert_eq!((&answer["text"], &answer["answer"]["passages"]), (&json!("1 + 1 = 2"), &json!([])));
+    assert_eq!(send().await, answer, "a repetition calls no model");
+    assert_eq!(server.model.calls(), 4);
+
+    script_sum(&server);
+    let next = json!({ "question": "And again?", "thread_id": answer["thread_id"] });
+    let next = http.json(Method::POST, &ask, &next).await.json();
+    assert_eq!(next["thread_id"], answer["thread_id"]);
+    assert_ne!(next["turn_id"], answer["turn_id"]);
+
+    for body in [
+        json!({ "question": " " }),
+        json!({}),
+        json!({ "question": "a", "credit_budget": 0 }),
+        json!({ "question": "a", "document_ids": ["../../etc/passwd"] }),
+        json!({ "question": "a", "thread_id": "../../etc/passwd" }),
+    ] {
+        assert_eq!(http.json(Method::POST, &ask, &body).await.status.as_u16(), 422, "{body}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn invariant_6_no_thread_and_no_document_of_another_organization_is_asked_about() {
+    let server = Server::start().await;
+    let us = server.user(&OrgId::generate(&System), Role::Member).await;
+    let them = server.user(&OrgId::generate(&System), Role::Member).await;
+    let foreign = them.ready_document("terms.txt", "Payable within 30 days.").await.document_id;
+    let (ours, theirs) = (Http::new(&server, &us), Http::new(&server, &them));
+    let path = |org: &OrgId| format!("/v0/orgs/{org}/assistant/ask");
+    script_sum(&server);
+    let answer = theirs.json(Method::POST, &path(&them.org), &json!({ "question": "What is 1 + 1?" })).await.json();
+    let calls = server.model.calls();
+    for body in [
+        json!({ "question": "a", "document_ids": [foreign] }),
+        json!({ "question": "a", "thread_id": answer["thread_id"] }),
+    ] {
+        let refused = ours.json(Method::POST, &path(&us.org), &body).await;
+        assert_eq!(refused.status.as_u16(), 404, "{body}: {refused:?}");
+        let text = refused.json().to_string();
+        assert!(!text.contains("30 days"), "{text}");
+    }
+    assert_eq!(server.model.calls(), calls, "no model was called");
+    assert_ne!(answer["thread_id"], Value::Null);
+    server.stop().await;
+}
