@@ -139,7 +139,8 @@ impl Operation for UpdateStackCell {
         let (stack, document) = member(context, &self.stack_id, &self.document_id).await?;
         let column = stack.column(&self.column)?;
         let value = column.checked_value("value_json", &self.value)?;
-        let edit = CellEdit { column: column.number, revision: column.revision, value };
+        let columns = stack.columns.clone();
+        let edit = CellEdit { column: column.number, revision: column.revision, value, columns };
         let id = StackRowId::of(&stack.id, &document.id);
         create_row(context, &stack.id, &document.id).await?;
         let change = StackRowChange::Edit(edit);
