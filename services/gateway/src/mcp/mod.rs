@@ -13,6 +13,7 @@ mod approval;
 mod call;
 mod message;
 mod resources;
+mod stacks;
 mod tools;
 
 use std::convert::Infallible;
@@ -42,9 +43,10 @@ pub(crate) static EXCHANGE: Declaration = SERVICE.read("ExchangeMessage").long()
 /// The id of a session with a handshake. It contains what the client can do, because no gateway remembers the handshake.
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
-const INSTRUCTIONS: &str = "Folio stores documents and extracts data from them. search_documents finds documents. Every \
-    other tool concerns one document, which the argument document names. A call that waits for approval returns the status \
-    waiting_for_approval with its turn_id: get_turn returns its result later. Set _meta.request_id to repeat a call safely.";
+const INSTRUCTIONS: &str = "Folio stores documents and extracts data from them. search_documents finds documents, \
+    search_stacks finds tables over documents. Every other tool concerns one of them, which an argument names. A call that \
+    waits for approval returns the status waiting_for_approval with its turn_id: get_turn returns its result later. Set \
+    _meta.request_id to repeat a call safely.";
 
 /// A client that sent a message.
 struct Client {

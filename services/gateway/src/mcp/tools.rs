@@ -1,4 +1,4 @@
-//! The tools: those of conversations about one document, and operations on documents and turns.
+//! The tools: those of conversations about one document, and operations on documents, stacks and turns.
 
 use folio_history::command::ChatCommand;
 use folio_history::journal::Access;
@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::Client;
 use super::call::{self, Outcome};
 use super::message::Failure;
+use super::stacks;
 
 const SEARCH_DOCUMENTS: &str = "search_documents";
 const GET_TURN: &str = "get_turn";
@@ -49,6 +50,7 @@ pub(super) async fn list(client: &Client) -> Result<Value, Failure> {
         });
         tools.push(tool(SEARCH_DOCUMENTS, text, (properties, &[]), true));
     }
+    tools.extend(stacks::list(client));
     if may(&ChatCommand::DECLARATION) {
         let profile = registry()?.profile(DOCUMENT_PROFILE)?;
         tools.extend(profile.specs().filter(|spec| spec.name != FIND_TOOLS).map(conversation_tool));
@@ -67,7 +69,12 @@ pub(super) async fn list(client: &Client) -> Result<Value, Failure> {
     Ok(client.protocol.cached(json!({ "tools": tools })))
 }
 
-fn tool(name: &str, description: &str, (properties, required): (Value, &[&str]), is_read_only: bool) -> Value {
+pub(super) fn tool(
+    name: &str,
+    description: &str,
+    (properties, required): (Value, &[&str]),
+    is_read_only: bool,
+) -> Value {
     json!({
         "name": name,
         "description": description,
@@ -115,6 +122,10 @@ pub(super) async fn call(client: &Client, mut params: Map<String, Value>) -> Res
     };
     let result = match name.as_str() {
         SEARCH_DOCUMENTS => search(client, arguments).await,
+        stacks::SEARCH_STACKS => stacks::search(client, arguments).await,
+        stacks::LIST_STACK_ROWS => stacks::rows(client, arguments).await,
+        stacks::ASK_STACK => stacks::ask(client, arguments).await,
+        stacks::FIND_STACK_CONFLICTS => stacks::conflicts(client, arguments).await,
         GET_TURN => get_turn(client, arguments).await,
         CANCEL_TURN => cancel_turn(client, arguments).await,
         _ => return call::run(client, name, arguments, &params).await,
@@ -122,7 +133,7 @@ pub(super) async fn call(client: &Client, mut params: Map<String, Value>) -> Res
     Ok(Outcome::Ended(result.unwrap_or_else(call::refused)))
 }
 
-fn parse<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T> {
+pub(super) fn parse<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T> {
     let parsed = serde_path_to_error::deserialize(Value::Object(arguments));
     parsed.map_err(|error| Error::invalid_field(error.path().to_string(), error.inner().to_string()))
 }
@@ -150,7 +161,7 @@ async fn search(client: &Client, arguments: Map<String, Value>) -> Result<Value>
 }
 
 /// Adds the condition on the name to a filter.
-fn filter(name: &str, filter: &str) -> String {
+pub(super) fn filter(name: &str, filter: &str) -> String {
     if name.is_empty() {
         return filter.to_owned();
     }
