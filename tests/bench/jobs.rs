@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 const SCRIPT: &str = "rules:\n  - answer: {text: '{\"total\": 957}'}\n";
 /// One organization makes the whole load.
-const LIMITS: [(&str, &str); 4] = [
+pub(crate) const LIMITS: [(&str, &str); 4] = [
     ("FOLIO_LIMITS__CONCURRENT_TURNS", "0"),
     ("FOLIO_LIMITS__CONCURRENT_MODEL_CALLS", "0"),
     ("FOLIO_LIMITS__DOCUMENTS", "0"),
@@ -130,7 +130,7 @@ async fn create_prompt(client: &Client) -> Result<String> {
 }
 
 /// Uploads documents, several at a time. Returns their ids.
-async fn upload_all(client: &Client, count: usize) -> Result<Vec<String>> {
+pub(crate) async fn upload_all(client: &Client, count: usize) -> Result<Vec<String>> {
     let uploaders = (0..UPLOADS).map(|first| {
         let client = client.clone();
         async move {
@@ -159,17 +159,17 @@ async fn run<'a>(client: &Client, prompt: &str, batches: impl Iterator<Item = &'
     }
     let (mut first, mut last) = (i128::MAX, i128::MIN);
     for job in &jobs {
-        let ended = ended(client, job).await?;
-        first = first.min(nanoseconds(ended.create_time.as_ref()).context("no time of creation")?);
-        last = last.max(nanoseconds(ended.end_time.as_ref()).context("no end")?);
+        let (created, ended) = times(&ended(client, job, || Ok(())).await?)?;
+        (first, last) = (first.min(created), last.max(ended));
     }
     Ok(Duration::from_nanos(u64::try_from(last - first)?))
 }
 
-/// Waits for the end of a job, all of whose items must be done.
-async fn ended(client: &Client, job: &str) -> Result<v1::Job> {
+/// Waits for the end of a job, all of whose items must be done. Calls `observe` each time before it reads the job.
+pub(crate) async fn ended(client: &Client, job: &str, mut observe: impl FnMut() -> Result<()>) -> Result<v1::Job> {
     let ended = async {
         loop {
+            observe()?;
             let request = v1::GetJobRequest { job_id: job.to_owned() };
             let found = client.jobs.clone().get_job(request).await?.into_inner().job.context("no job")?;
             if found.end_time.is_some() {
@@ -181,6 +181,18 @@ async fn ended(client: &Client, job: &str) -> Result<v1::Job> {
     let ended = tokio::time::timeout(LIMIT, ended).await.context("the job did not end in time")??;
     ensure!(ended.done_items == ended.total_items, "items of the job failed: {:?} {:?}", ended.state(), ended.error);
     Ok(ended)
+}
+
+/// Returns the time from the creation of a job to its end.
+pub(crate) fn time_of(job: &v1::Job) -> Result<Duration> {
+    let (created, ended) = times(job)?;
+    Ok(Duration::from_nanos(u64::try_from(ended - created)?))
+}
+
+/// Returns the times of the creation and of the end of a job.
+fn times(job: &v1::Job) -> Result<(i128, i128)> {
+    let created = nanoseconds(job.create_time.as_ref()).context("no time of creation")?;
+    Ok((created, nanoseconds(job.end_time.as_ref()).context("no end")?))
 }
 
 /// Returns a time in nanoseconds since the epoch. None: the time is unset.

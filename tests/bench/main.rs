@@ -13,6 +13,7 @@ mod index;
 mod jobs;
 mod lists;
 mod process;
+mod stacks;
 mod turn;
 mod watchers;
 
@@ -39,6 +40,8 @@ fn main() -> Result<()> {
             ["deletion", revisions] => deletion::measure(revisions.parse()?).await,
             ["jobs"] => jobs::measure(jobs::DOCUMENTS).await,
             ["jobs", documents] => jobs::measure(documents.parse()?).await,
+            ["stacks"] => stacks::measure(stacks::ROWS).await,
+            ["stacks", rows] => stacks::measure(rows.parse()?).await,
             ["index"] => index::measure(index::PASSAGES).await,
             ["index", passages] => index::measure(passages.parse()?).await,
             ["fairness"] => fairness::measure(fairness::CALLS).await,
@@ -46,7 +49,7 @@ fn main() -> Result<()> {
             _ => anyhow::bail!(
                 "bench turn [--cpu | --face grpc|grpc-web|sse|rest] | bench cluster [--quick | --operations] | \
                  bench lists [DOCUMENTS] | bench fairness [CALLS] | bench deletion [REVISIONS] | \
-                 bench documents [PAGES] | bench jobs [DOCUMENTS] | bench index [PASSAGES]"
+                 bench documents [PAGES] | bench jobs [DOCUMENTS] | bench stacks [ROWS] | bench index [PASSAGES]"
             ),
         }
     })

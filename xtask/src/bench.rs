@@ -40,6 +40,8 @@ enum Bench {
     Documents,
     /// Documents per second of batches with a model that answers at once, and the time that a job adds to its model call.
     Jobs,
+    /// Rows of stacks per second with a model that answers at once, the time and CPU of a row, and the memory of the process.
+    Stacks,
     /// Chunks of a second into the index of passages, latency of searches, memory, and the effect of another tenant's writes.
     Index,
     /// Latency that a tenant with many model calls, or with many streams, adds to the calls of another tenant.

@@ -57,7 +57,8 @@ impl Operation for ListStackRows {
         let scope = ["stack rows", org.as_str(), self.stack_id.as_str()];
         let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
         let stack = &context.find::<Stack>(&self.stack_id).await?;
-        let (rows, columns) = (&stores.of::<StackRow>(), &Arc::from(stack.columns.clone()));
+        let columns: Arc<[Column]> = stack.columns.clone().into();
+        let (rows, columns) = (&stores.of::<StackRow>(), &columns);
         listing
             .fetch(|page| async move {
                 let Page { items, next, total } = rows.list(org, filter, &page).await?;
@@ -89,16 +90,17 @@ fn row_filter(text: &str, stack: &StackId) -> Result<StackRowFilter> {
 
 /// Returns a stack, and a document of it. Error: `NOT_FOUND`.
 async fn member(context: &Context, stack: &StackId, document: &DocumentId) -> Result<(Stack, Document)> {
-    let stack: Stack = context.find(stack).await?;
-    let found = context.stores().of::<Document>().get(&context.principal().org, document).await?;
-    let found = found.filter(|document| stack.contains(document));
-    let found = found.ok_or_else(|| Error::not_found("document", document))?;
-    Ok((stack, found))
+    let (stack, found): (Stack, Document) = (context.find(stack).await?, context.find(document).await?);
+    match stack.contains(&found) {
+        true => Ok((stack, found)),
+        false => Err(Error::not_found("document", document)),
+    }
 }
 
 async fn view(context: &Context, stack: Stack, document: Document) -> Result<RowView> {
     let row: StackRow = context.find(&StackRowId::of(&stack.id, &document.id)).await?;
-    Ok(RowView::new(TableRow { row, document }, &Arc::from(stack.columns)))
+    let columns: Arc<[Column]> = stack.columns.into();
+    Ok(RowView::new(TableRow { row, document }, &columns))
 }
 
 /// Returns the row of a document.
@@ -139,7 +141,8 @@ impl Operation for UpdateStackCell {
         let (stack, document) = member(context, &self.stack_id, &self.document_id).await?;
         let column = stack.column(&self.column)?;
         let value = column.checked_value("value_json", &self.value)?;
-        let edit = CellEdit { column: column.number, revision: column.revision, value };
+        let columns = stack.columns.clone();
+        let edit = CellEdit { column: column.number, revision: column.revision, value, columns };
         let id = StackRowId::of(&stack.id, &document.id);
         create_row(context, &stack.id, &document.id).await?;
         let change = StackRowChange::Edit(edit);
@@ -192,7 +195,9 @@ impl Operation for ReviewStackCells {
         if self.columns.len() > STACK_COLUMNS_MAX {
             return Err(Error::invalid_field("columns", format!("has more than {STACK_COLUMNS_MAX} elements")));
         }
-        let (stack, document) = member(context, &self.stack_id, &self.document_id).await?;
+        // A row remains in the inbox after its document has left the stack.
+        let (stack, document): (Stack, Document) =
+            (context.find(&self.stack_id).await?, context.find(&self.document_id).await?);
         let named = self.columns.iter().map(|name| stack.column(name).map(|column| column.number));
         let (named, decision): (Vec<u32>, _) = (named.collect::<Result<_>>()?, self.decision);
         let change = |row: StackRow| {

@@ -238,6 +238,8 @@ pub struct CellEdit {
     pub revision: u32,
     /// The canonical value. None: removes the value.
     pub value: Option<Value>,
+    /// The columns of the table. Cells of columns that were removed from it are removed from the row.
+    pub columns: Vec<Column>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -267,12 +269,12 @@ pub enum StackRowChange {
         document: DocumentId,
     },
     /// Writes values of an agent, and creates a missing row. Protected cells do not change: the caller has checked them, and a person
-    /// may have changed a cell since.
+    /// may have changed a cell since. Cells of removed columns are removed.
     Fill {
         stack: StackId,
         document: DocumentId,
         cells: Vec<FilledCell>,
-        /// The columns of the table, for the check of protected cells.
+        /// The columns of the table.
         columns: Vec<Column>,
         /// None: the values wait for no decision.
         rule: Option<CellRule>,
@@ -337,22 +339,32 @@ impl StackRow {
         self.cells.values().filter(|cell| cell.state() == state).count()
     }
 
+    /// Removes the cells of columns that the table no longer has. A column that is newer than all of `columns` may have been added
+    /// since the caller read them.
+    fn without_removed(mut self, columns: &[Column]) -> Self {
+        let newest = columns.iter().map(|column| column.number).max();
+        let is_current = |number: u32| columns.iter().any(|column| column.number == number);
+        self.cells.retain(|number, _| newest.is_none_or(|newest| *number > newest) || is_current(*number));
+        self
+    }
+
     fn filled(
-        mut self,
+        self,
         write: &Write<StackRowChange>,
         (cells, columns): (&[FilledCell], &[Column]),
         (rule, text_generation): (Option<&CellRule>, Option<Timestamp>),
     ) -> Self {
+        let mut row = self.without_removed(columns);
         for new in cells {
             let column = columns.iter().find(|column| column.number == new.column);
-            let stored = self.cells.get(&new.column);
+            let stored = row.cells.get(&new.column);
             let is_protected = stored.zip(column).is_some_and(|(cell, column)| cell.is_protected(column));
             if !is_protected {
-                self.cells.insert(new.column, Cell::filled(write, new, rule));
+                row.cells.insert(new.column, Cell::filled(write, new, rule));
             }
         }
-        self.text_generation = text_generation.or(self.text_generation);
-        self
+        row.text_generation = text_generation.or(row.text_generation);
+        row
     }
 
     /// # Errors
@@ -449,7 +461,7 @@ impl Resource for StackRow {
                 })
             }
             (StackRowChange::Edit(edit), Some(before)) => {
-                let mut row = before.clone();
+                let mut row = before.clone().without_removed(&edit.columns);
                 let edited = Cell::edited(write, edit);
                 let is_same = |cell: &Cell| {
                     cell.author == CellAuthor::Person && cell.value == edit.value && cell.revision == edit.revision

@@ -277,6 +277,30 @@ fn a_job_that_did_not_end_once_is_found() {
 }
 
 #[test]
+fn invariant_3_the_row_of_another_document_or_stack_is_found() {
+    let filled = |row: Value| {
+        move |evidence: &mut Evidence| {
+            let mut filling = job("filling", "stack_fill", json!({ "stack": "stack" }), &[document("1")]);
+            filling.outcomes = vec![outcome(1, json!({ "stack_row_id": "row" }))];
+            evidence.jobs.push(filling);
+            evidence.aggregates.push(resource("row", row, vec![]));
+        }
+    };
+    let row = |of: &str, stack: &str| json!({ "document": document(of), "stack": stack });
+    permitted(filled(row("1", "stack")));
+    changed(filled(row("2", "stack")), EffectsOnce, "not that of the item");
+    changed(filled(row("1", "other")), EffectsOnce, "not that of the item");
+    changed(
+        |evidence| {
+            filled(row("1", "stack"))(evidence);
+            evidence.aggregates.pop();
+        },
+        Stored,
+        "was never stored",
+    );
+}
+
+#[test]
 fn invariant_3_an_item_without_exactly_one_result_is_found() {
     let outcomes = |change: fn(&mut Vec<(u32, ItemOutcome)>)| {
         move |evidence: &mut Evidence| change(&mut evidence.jobs[BATCH].outcomes)

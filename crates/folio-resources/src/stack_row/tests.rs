@@ -52,7 +52,8 @@ fn filled(value: Value) -> StackRow {
 }
 
 fn edit(row: &StackRow, value: Option<Value>) -> StackRow {
-    after(StackRowChange::Edit(CellEdit { column: 1, revision: 1, value }), Some(row)).unwrap()
+    let edit = CellEdit { column: 1, revision: 1, value, columns: vec![total()] };
+    after(StackRowChange::Edit(edit), Some(row)).unwrap()
 }
 
 fn review(row: &StackRow, decision: Option<FieldDecision>) -> StackRow {
@@ -68,7 +69,8 @@ fn the_stored_format_is_that_of_the_golden_file() {
     let rule = CellRule { min_confidence: 0.8, requires_citation: true };
     let new = vec![cell(Some(json!(957.5)), 0.9, true), FilledCell { column: 2, ..cell(None, 0.5, false) }];
     let row = after(fill(new, total(), Some(rule)), None).unwrap();
-    let edited = after(StackRowChange::Edit(CellEdit { column: 3, revision: 2, value: Some(json!("x")) }), Some(&row));
+    let edit = CellEdit { column: 3, revision: 2, value: Some(json!("x")), columns: Vec::new() };
+    let edited = after(StackRowChange::Edit(edit), Some(&row));
     assert_golden("live", edited.unwrap());
     let create = StackRowChange::Create { stack: stack(), document: document().id };
     assert_golden("empty", after(create, None).unwrap());
@@ -124,6 +126,19 @@ fn a_changed_column_is_missing_until_it_is_filled_again() {
     assert!(!review(&row, Some(FieldDecision::Rejected)).is_missing(&total()));
     let date = Column { revision: 2, ..column(1, "total", ColumnType::Date) };
     assert!(edit(&row, Some(json!(5))).is_missing(&date), "the value of a person has another type");
+}
+
+#[test]
+fn writes_remove_the_cells_of_removed_columns() {
+    let of = |number: u32| FilledCell { column: number, ..cell(Some(json!(number)), 0.9, false) };
+    let numbers = |row: &StackRow| row.cells.keys().copied().collect::<Vec<_>>();
+    let row = after(fill(vec![of(1), of(2), of(3)], column(3, "c", ColumnType::Number), None), None).unwrap();
+    assert_eq!(numbers(&row), [1, 2, 3]);
+    let columns = vec![total(), column(3, "c", ColumnType::Number)];
+    let edit = CellEdit { column: 3, revision: 1, value: Some(json!(5)), columns };
+    assert_eq!(numbers(&after(StackRowChange::Edit(edit), Some(&row)).unwrap()), [1, 3]);
+    let filled = after(fill(vec![of(2)], column(2, "b", ColumnType::Number), None), Some(&row)).unwrap();
+    assert_eq!(numbers(&filled), [2, 3], "the third column may be newer than the columns that the writer read");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use folio_resources::{Stack, StackChange};
+use folio_types::DocumentId;
 use folio_types::op::{OpResult, Target};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ async fn complete_rows(context: &CallContext, stack: &Stack) -> Result<u32, Tool
     }
     let missing = unfilled(stores, org, stack).await?;
     if !missing.is_empty() {
-        let named: Vec<&str> = missing.iter().take(NAMED_MAX).map(|document| document.as_str()).collect();
+        let named: Vec<&str> = missing.iter().take(NAMED_MAX).map(DocumentId::as_str).collect();
         let text = format!(
             "Cannot complete: {} documents have cells that are not filled, the first: {}. Fill their rows with extract_row.",
             missing.len(),

@@ -96,7 +96,7 @@ pub fn table_rows(stores: Stores, org: OrgId, stack: Stack) -> BoxStream<'static
             let page = stores.of::<StackRow>().list(org, filter, &request).await?;
             let next = page.next.map(|token| PageRequest { token: Some(token), ..request });
             let rows = with_documents(stores, org, stack, page.items).await?;
-            Ok(Some((rows, next)))
+            Ok::<_, Error>(Some((rows, next)))
         }
     })
     .boxed()

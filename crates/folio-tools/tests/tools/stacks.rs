@@ -138,7 +138,8 @@ async fn an_agent_leaves_the_values_of_persons_alone() {
     let total = json!({ "document_id": document, "cells": [cell("Total", json!(1))] });
     test.ok("extract_row", total.clone()).await;
     let row_id = StackRowId::of(&id, &document);
-    let edit = StackRowChange::Edit(CellEdit { column: 1, revision: 1, value: Some(json!(120.5)) });
+    let edit = CellEdit { column: 1, revision: 1, value: Some(json!(120.5)), columns: Vec::new() };
+    let edit = StackRowChange::Edit(edit);
     // The person edits between the plan and the run of a call.
     let context = test.next();
     let plan = test.plan(&context, "extract_row", &total).await.unwrap();

@@ -15,6 +15,7 @@ mod call;
 mod message;
 mod passages;
 mod resources;
+mod stacks;
 mod tools;
 
 use std::convert::Infallible;
@@ -45,8 +46,8 @@ pub(crate) static EXCHANGE: Declaration = SERVICE.read("ExchangeMessage").long()
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 const INSTRUCTIONS: &str = "Folio stores documents and extracts data from them. search_documents finds documents by name, search \
-    finds passages of all documents, and get_section reads a section. Every other tool concerns one document, which the argument \
-    document names. A call that waits for approval returns the status \
+    finds passages of all documents, get_section reads a section, and search_stacks finds tables over documents. Every other tool \
+    concerns one document or one table, which an argument names. A call that waits for approval returns the status \
     waiting_for_approval with its turn_id: get_turn returns its result later. Set _meta.request_id to repeat a call safely.";
 
 /// A client that sent a message.

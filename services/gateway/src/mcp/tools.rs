@@ -1,4 +1,4 @@
-//! The tools: those of conversations about one document, and operations on documents and turns.
+//! The tools: those of conversations about one document, and operations on documents, stacks and turns.
 
 use folio_history::command::ChatCommand;
 use folio_history::journal::Access;
@@ -18,6 +18,7 @@ use super::assistant;
 use super::call::{self, Outcome};
 use super::message::Failure;
 use super::passages;
+use super::stacks;
 
 const SEARCH_DOCUMENTS: &str = "search_documents";
 const GET_TURN: &str = "get_turn";
@@ -52,6 +53,7 @@ pub(super) async fn list(client: &Client) -> Result<Value, Failure> {
         tools.push(tool(SEARCH_DOCUMENTS, text, (properties, &[]), true));
     }
     tools.extend(passages::tools().into_iter().filter(|(declaration, _)| may(declaration)).map(|(_, tool)| tool));
+    tools.extend(stacks::list(client));
     if may(&ChatCommand::DECLARATION) {
         tools.push(assistant::description());
         let profile = registry()?.profile(DOCUMENT_PROFILE)?;
@@ -127,6 +129,10 @@ pub(super) async fn call(client: &Client, mut params: Map<String, Value>) -> Res
         passages::SEARCH => passages::search(client, arguments).await,
         passages::GET_SECTION => passages::section(client, arguments).await,
         assistant::ASK => return assistant::ask(client, arguments, &params).await,
+        stacks::SEARCH_STACKS => stacks::search(client, arguments).await,
+        stacks::LIST_STACK_ROWS => stacks::rows(client, arguments).await,
+        stacks::ASK_STACK => stacks::ask(client, arguments).await,
+        stacks::FIND_STACK_CONFLICTS => stacks::conflicts(client, arguments).await,
         GET_TURN => get_turn(client, arguments).await,
         CANCEL_TURN => cancel_turn(client, arguments).await,
         _ => return call::run(client, name, arguments, &params).await,
@@ -162,7 +168,7 @@ async fn search(client: &Client, arguments: Map<String, Value>) -> Result<Value>
 }
 
 /// Adds the condition on the name to a filter.
-fn filter(name: &str, filter: &str) -> String {
+pub(super) fn filter(name: &str, filter: &str) -> String {
     if name.is_empty() {
         return filter.to_owned();
     }

@@ -42,6 +42,9 @@ const DOCUMENT_TOOLS: [&str; 30] = [
     "validate_schema",
 ];
 
+/// The tools that read the tables of stacks.
+const STACK_TOOLS: [&str; 4] = ["search_stacks", "list_stack_rows", "ask_stack", "find_stack_conflicts"];
+
 /// Sends a message of a client with a handshake, which reads no stream.
 async fn post(http: &Http, message: &Value) -> Answer {
     http.json(Method::POST, "/mcp", message).await
@@ -94,7 +97,9 @@ async fn every_message_needs_a_token_and_every_tool_its_role_and_scope() {
 
     let viewer = Http::new(&server, &server.user(&org, Role::Viewer).await);
     let tools = tool_names(&viewer).await;
-    assert_eq!(tools, ["search_documents", "search", "get_section", "get_turn"], "a viewer runs no turns");
+    let searches = ["search_documents", "search", "get_section"];
+    let expected = [&searches[..], &STACK_TOOLS, &["get_turn"]].concat();
+    assert_eq!(tools, expected, "a viewer runs no turns");
     assert_eq!(reason(&call(&viewer, "list_tags", json!({"document": document})).await), "ROLE_NOT_ALLOWED");
     let found = call(&viewer, "search_documents", json!({"name": "a"})).await;
     assert_eq!(found["structuredContent"]["documents"][0]["document_id"], document);
@@ -113,6 +118,9 @@ async fn every_message_needs_a_token_and_every_tool_its_role_and_scope() {
         let (searches, calls) = (call(&limited, "search_documents", json!({})).await, scope == Scope::Conversations);
         assert_eq!(reason(&searches) == "SCOPE_NOT_ALLOWED", scope != Scope::Documents, "{scope:?}");
         assert_eq!(tools.iter().any(|tool| tool == "search_documents"), scope == Scope::Documents, "{scope:?}");
+        let stacks = reason(&call(&limited, "search_stacks", json!({})).await) != "SCOPE_NOT_ALLOWED";
+        assert_eq!(stacks, scope == Scope::Extractions, "{scope:?}");
+        assert_eq!(tools.iter().any(|tool| tool == "search_stacks"), stacks, "{scope:?}");
         assert_eq!(tools.iter().any(|tool| tool == "list_tags"), calls, "{scope:?}");
         let listed = call(&limited, "list_tags", json!({"document": document})).await;
         assert_eq!(reason(&listed) == "SCOPE_NOT_ALLOWED", !calls, "{scope:?}: {listed}");
@@ -136,7 +144,8 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
         assert_eq!(without(of_theirs, id), without(of_missing, other));
     };
     for tool in tool_names(&ours).await {
-        if ["search_documents", "search", "get_section", "ask", "get_turn", "cancel_turn"].contains(&tool.as_str()) {
+        let others = ["search_documents", "search", "get_section", "ask", "get_turn", "cancel_turn"];
+        if others.contains(&tool.as_str()) || STACK_TOOLS.contains(&tool.as_str()) {
             continue;
         }
         let of_theirs = call(&ours, &tool, json!({"document": foreign})).await;
@@ -152,6 +161,26 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
         let of_theirs = call(&ours, tool, json!({"turn_id": turn})).await;
         assert_eq!(reason(&of_theirs), "NOT_FOUND", "{tool}: {of_theirs}");
     }
+    let stacks = format!("/v0/orgs/{}/stacks", them.org);
+    let stack =
+        theirs.json(Method::POST, &stacks, &json!({"name": "Bills"})).await.json()["id"].as_str().unwrap().to_owned();
+    let missing_stack = "stk_00000000000000000000000000000000";
+    for (tool, rest) in [
+        ("list_stack_rows", json!({})),
+        ("ask_stack", json!({"aggregates": [{"function": "count"}]})),
+        ("find_stack_conflicts", json!({"key_columns": ["a"], "columns": ["b"]})),
+    ] {
+        let with = |stack: &str| {
+            let mut arguments = rest.clone();
+            arguments["stack"] = stack.into();
+            arguments
+        };
+        let of_theirs = call(&ours, tool, with(&stack)).await;
+        assert_eq!(reason(&of_theirs), "NOT_FOUND", "{tool}: {of_theirs}");
+        same(&of_theirs, &stack, &call(&ours, tool, with(missing_stack)).await, missing_stack);
+    }
+    let found = call(&ours, "search_stacks", json!({})).await;
+    assert_eq!(found["structuredContent"]["stacks"], json!([]));
     let of_missing = call(&ours, "get_turn", json!({"turn_id": missing_turn})).await;
     assert_eq!(reason(&of_missing), "NOT_FOUND");
     let read = async |id: &str| {

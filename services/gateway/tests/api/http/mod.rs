@@ -24,6 +24,7 @@ mod roles;
 mod schemas;
 mod schemathesis;
 mod sign_in;
+mod stacks;
 mod tags;
 mod tenants;
 mod uploads;

@@ -1,0 +1,122 @@
+//! The routes of stacks and of their tables.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::Http;
+use crate::harness::{Client, Server};
+
+/// A stack of two documents with the columns `Vendor` and `Total`.
+struct Table {
+    http: Http,
+    /// The route of the stack.
+    stack: String,
+    documents: [String; 2],
+}
+
+impl Table {
+    async fn create(server: &Server, client: &Client) -> Self {
+        let one = client.ready_document("a.txt", "Acme. Total 0.1").await.document_id;
+        let other = client.ready_document("b.txt", "Acme. Total 0.2").await.document_id;
+        let (http, stacks) = (Http::new(server, client), format!("/v0/orgs/{}/stacks", client.org));
+        let fields = json!({ "name": "Bills", "document_ids": [one, other], "min_confidence": 0.8 });
+        let created = http.json(Method::POST, &stacks, &fields).await;
+        let body = created.json();
+        assert_eq!((created.status.as_u16(), &body["document_count"]), (200, &json!(2)), "{body}");
+        let stack = format!("{stacks}/{}", body["id"].as_str().unwrap());
+        let columns = json!({ "columns": [
+            { "name": "Vendor", "type": "text", "required": true },
+            { "name": "Total", "type": "number", "unit": "EUR" },
+        ] });
+        let defined = http.json(Method::PUT, &format!("{stack}/columns"), &columns).await;
+        assert_eq!(defined.json()["columns"][1]["unit"], "EUR", "{defined:?}");
+        Self { http, stack, documents: [one, other] }
+    }
+
+    async fn set(&self, document: &str, column: &str, value: Value) -> Value {
+        let cells = format!("{}/rows/{document}/cells", self.stack);
+        self.http.json(Method::PUT, &cells, &json!({ "column": column, "value": value })).await.json()
+    }
+
+    async fn post(&self, action: &str, body: Value) -> Value {
+        self.http.json(Method::POST, &format!("{}/{action}", self.stack), &body).await.json()
+    }
+}
+
+#[tokio::test]
+async fn a_stack_is_created_listed_changed_and_deleted() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let Table { http, stack, documents } = Table::create(&server, &client).await;
+    let (stacks, _) = stack.rsplit_once('/').unwrap();
+    let taken = http.json(Method::POST, stacks, &json!({ "name": "BILLS" })).await;
+    assert_eq!((taken.status.as_u16(), taken.json()["code"].clone()), (409, json!("NAME_TAKEN")));
+    let both = json!({ "name": "x", "document_ids": documents, "metadata": { "year": "2026" } });
+    assert_eq!(http.json(Method::POST, stacks, &both).await.status, 422);
+    let unknown = json!({ "columns": [{ "name": "a", "type": "money" }] });
+    assert_eq!(http.json(Method::PUT, &format!("{stack}/columns"), &unknown).await.status, 422);
+
+    let found = http.get(&stack).await;
+    let (body, etag) = (found.json(), found.header("etag").to_owned());
+    assert_eq!((&body["min_confidence"], &body["auto_fill"]), (&json!(0.8), &json!(false)));
+    let listed = http.get(&format!("{stacks}?name=bill")).await.json();
+    assert_eq!((&listed["total_count"], &listed["stacks"][0]["id"]), (&json!(1), &body["id"]));
+
+    let renamed = http.request(Method::PUT, &stack).header("if-match", &etag).json(&json!({ "name": "Invoices" }));
+    let renamed = http.send(renamed).await.json();
+    assert_eq!((&renamed["name"], &renamed["document_count"]), (&json!("Invoices"), &json!(2)), "keeps its documents");
+    assert_eq!(renamed["min_confidence"], Value::Null, "an absent field is empty");
+    let stale = http.request(Method::PUT, &stack).header("if-match", &etag).json(&json!({ "name": "Again" }));
+    assert_eq!(http.send(stale).await.status, 412);
+
+    let deleted = http.json(Method::DELETE, &stack, &Value::Null).await;
+    assert_eq!(deleted.json(), json!({ "message": "Stack deleted successfully" }));
+    assert_eq!(http.get(&stack).await.status, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn cells_are_edited_reviewed_added_up_and_exported() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let table = Table::create(&server, &client).await;
+    let [one, other] = &table.documents;
+    let row = table.set(one, "vendor", json!("Acme")).await;
+    assert_eq!((&row["cells"][0]["state"], &row["missing_columns"]), (&json!("edited"), &json!(["Total"])), "{row}");
+    let refused = table.set(one, "Total", json!("much")).await;
+    assert_eq!(refused["detail"][0]["loc"], json!(["body", "value"]), "{refused}");
+    for (document, column, value) in
+        [(one, "Total", json!(0.1)), (other, "Vendor", json!("Acme")), (other, "Total", json!(0.2))]
+    {
+        table.set(document, column, value).await;
+    }
+    let question = json!({ "aggregates": [{ "function": "sum", "column": "Total" }], "group_by": ["Vendor"] });
+    let answer = table.post("ask", question).await;
+    let value = json!({ "value": "0.3", "exact": true, "counted_rows": 2, "skipped_rows": 0, "unit": "EUR" });
+    let group = json!({ "key": ["Acme"], "row_count": 2, "values": [value] });
+    assert_eq!(answer, json!({ "groups": [group], "row_count": 2 }));
+    let conflicts = table.post("conflicts", json!({ "key_columns": ["Vendor"] })).await;
+    assert_eq!((&conflicts["total_count"], &conflicts["conflicts"][0]["column"]), (&json!(1), &json!("Total")));
+
+    let complete = table.post("fill", json!({})).await;
+    assert_eq!(complete["code"], "NO_EXTRACTION", "{complete}");
+    let review = format!("rows/{other}/review");
+    let rejected = table.post(&review, json!({ "column_names": ["Total"], "decision": "reject" })).await;
+    assert_eq!(rejected["cells"][1]["state"], "rejected", "{rejected}");
+    let none_waits = table.post(&review, json!({ "decision": "approve" })).await;
+    assert_eq!(none_waits["detail"][0]["type"], "value_error", "{none_waits}");
+
+    let (http, stack) = (&table.http, &table.stack);
+    let rows = http.get(&format!("{stack}/rows?limit=1")).await.json();
+    assert_eq!((&rows["total_count"], &rows["rows"][0]["document_id"]), (&json!(2), &json!(other)));
+    assert_eq!(http.get(&format!("{stack}/rows?waiting=true")).await.json()["rows"], json!([]));
+    assert_eq!(http.get(&format!("{stack}/rows/{one}")).await.json()["document_name"], "a.txt");
+    let exported = http.get(&format!("{stack}/export?format=csv")).await;
+    let lines: Vec<&str> = exported.text.lines().collect();
+    assert_eq!(lines.first().copied(), Some("document,document_id,Vendor,Total"), "{lines:?}");
+    assert!(lines.contains(&format!("a.txt,{one},Acme,0.1").as_str()), "{lines:?}");
+    assert!(lines.contains(&format!("b.txt,{other},Acme,").as_str()), "a rejected value is empty: {lines:?}");
+    let exported = http.get(&format!("{stack}/export")).await;
+    assert_eq!(exported.text.lines().count(), 2, "{exported:?}");
+    server.stop().await;
+}
