@@ -1,4 +1,4 @@
-//! The tools that read the tables of stacks. They are operations; the tables are written over the other faces.
+//! The tools that read the tables of stacks. They are operations; other faces write the tables.
 
 use folio_operations::stack_rows::{ListStackRows, RowView};
 use folio_operations::stack_tables::{AskTable, ListStackConflicts, RequestedAggregate, TableAnswer};

@@ -50,7 +50,7 @@ async fn a_question_is_answered_once_and_its_conversation_continues() {
 }
 
 #[tokio::test]
-async fn invariant_6_no_thread_and_no_document_of_another_organization_is_asked_about() {
+async fn invariant_6_threads_and_documents_of_another_organization_are_like_missing_ones() {
     let server = Server::start().await;
     let us = server.user(&OrgId::generate(&System), Role::Member).await;
     let them = server.user(&OrgId::generate(&System), Role::Member).await;
