@@ -39,6 +39,12 @@ impl RowStore for Rows {
         Ok(rows.iter().filter(|((of, name, _), _)| of == org && name == group).map(|(_, row)| row.clone()).collect())
     }
 
+    async fn list_after(&self, org: &OrgId, group: &str, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>> {
+        let rows = self.0.lock().unwrap();
+        let of_group = rows.iter().filter(|((of, name, key), _)| of == org && name == group && key.as_str() > after);
+        Ok(of_group.take(limit).map(|((_, _, key), row)| (key.clone(), row.clone())).collect())
+    }
+
     async fn compare_and_set(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
         let mut rows = self.0.lock().unwrap();
         let key = row(org, &write.group, &write.key);
