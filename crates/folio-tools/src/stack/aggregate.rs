@@ -14,7 +14,7 @@ use crate::extraction::rational::Rational;
 pub const TABLE_AGGREGATES_MAX: usize = 20;
 /// Maximum number of columns by which a query groups rows.
 // proto: AskTableRequest.group_by "at most {} columns"
-pub const TABLE_GROUP_COLUMNS_MAX: usize = 4;
+pub(crate) const TABLE_GROUP_COLUMNS_MAX: usize = 4;
 /// Maximum number of groups of an answer.
 // proto: AskTableResponse.groups "at most {} groups"
 pub const TABLE_GROUPS_MAX: usize = 1_000;
