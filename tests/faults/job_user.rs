@@ -10,7 +10,6 @@ use tokio::sync::watch;
 
 use super::log::ClientEvent;
 use super::simulated_user::{SimulatedUser, WORK_TIMEOUT, call, pause};
-use crate::harness::client::Client;
 use crate::harness::settings::INVOICE;
 
 /// Maximum number of documents of a batch.
