@@ -30,7 +30,7 @@ async fn a_long_conversation_continues_with_the_summary_of_its_beginning() {
     let requests = sandbox.models.requests();
     let [.., summary, turn] = requests.as_slice() else { panic!("{requests:?}") };
     assert!(summary.system.starts_with("You summarize") && summary.tools.is_empty(), "{}", summary.system);
-    let [Message::User { text }] = summary.messages.as_slice() else { panic!("{:?}", summary.messages) };
+    let [Message::User { text, .. }] = summary.messages.as_slice() else { panic!("{:?}", summary.messages) };
     assert!(text.contains("question 0") && text.contains("answer 4") && !text.contains("question 5"), "{text}");
     assert_eq!(turn.state.matches("</summary>").count(), 1, "{}", turn.state);
     assert!(turn.state.contains("They counted"), "{}", turn.state);
