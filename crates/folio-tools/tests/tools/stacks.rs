@@ -9,7 +9,7 @@ use folio_tools::stack::{FillStart, check_filled, member_ids, plan_fill, start_f
 use folio_tools::{Registry, ToolError};
 use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::profile::Subject;
-use folio_types::{Digest, DocumentId, Environment as _, JobId, Reason, StackId};
+use folio_types::{Digest, DocumentId, JobId, Reason, StackId};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
