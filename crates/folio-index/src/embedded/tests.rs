@@ -257,13 +257,13 @@ async fn a_writer_in_use_delays_writes_of_other_organizations_for_a_short_time_o
         _ = ended.recv();
     });
     started.recv().unwrap();
-    let ids = [id("a")];
-    let both = async { tokio::join!(index.delete_documents(&org, &ids), fill(&index, &other, new())) };
+    let deleted = [id("a")];
+    let both = async { tokio::join!(index.delete_documents(&org, &deleted), fill(&index, &other, new())) };
     let (refused, ()) = tokio::time::timeout(LIMIT, both).await.unwrap();
     assert_eq!(refused.unwrap_err().reason, Reason::Overloaded);
     drop(end);
     maintenance.join().unwrap();
-    assert_eq!(index.delete_documents(&org, &ids).await.unwrap(), Written::Applied { stale: 0 });
+    assert_eq!(index.delete_documents(&org, &deleted).await.unwrap(), Written::Applied { stale: 0 });
 }
 
 #[tokio::test(flavor = "multi_thread")]

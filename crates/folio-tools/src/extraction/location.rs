@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::page_index::{Found, PageIndex, Words, has_value};
 use super::quote::{CondensedPage, Occurrence, Quote};
+use super::shared_location::withdraw_shared;
 
 /// Maximum number of locations of a value from which one is chosen.
 const LOCATIONS_MAX: usize = 256;
@@ -193,6 +194,8 @@ impl Search {
         // The last chosen location of each array.
         let mut ends: Vec<Option<Location>> = vec![None; self.arrays];
         let mut found = SearchResult { missing: self.unsearched, ..SearchResult::default() };
+        // The group of each located value, and whether the value contains a digit.
+        let mut claims: Vec<(usize, bool)> = Vec::new();
         for leaf in self.leaves {
             let array = self.groups.get(leaf.group).copied().flatten();
             let anchor = anchors.get(leaf.group).copied().flatten();
@@ -213,8 +216,11 @@ impl Search {
                 *end = (*end).max(Some(location));
             }
             let quote = leaf.quoted.iter().find(|(quoted, _)| *quoted == location).map(|(_, words)| *words);
+            claims.push((leaf.group, leaf.value.to_string().contains(|c: char| c.is_ascii_digit())));
             found.located.push(Located { path: leaf.path, location, occurrences: leaf.occurrences, quote });
         }
+        let is_item = |group: usize| self.groups.get(group).copied().flatten().is_some();
+        withdraw_shared(&mut found.located, &claims, is_item);
         found
     }
 }

@@ -27,6 +27,7 @@ mod review;
 mod rule;
 mod run_tool;
 mod schema_walk;
+mod shared_location;
 mod similar_proposal;
 mod similarity;
 mod tag_run;
