@@ -12,6 +12,7 @@
 //! contain its signs (`$50` is not `€50`); case and the kinds of dashes and quotation marks are ignored.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use folio_resources::{item_path, member_path};
 use folio_types::notation::Style;
@@ -20,6 +21,7 @@ use serde_json::Value;
 use super::page_index::{Found, PageIndex, Words, has_value};
 use super::quote::{CondensedPage, Occurrence, Quote};
 use super::shared_location::withdraw_shared;
+use super::summands::item_lines;
 
 /// Maximum number of locations of a value from which one is chosen.
 const LOCATIONS_MAX: usize = 256;
@@ -72,6 +74,8 @@ pub(super) struct Search {
     arrays: usize,
     /// Number of values that are never searched: truth values.
     unsearched: u32,
+    /// The pages and words of the lines whose amounts are summands of a subtotal.
+    items: Vec<(u32, Range<usize>)>,
 }
 
 /// Result of a search.
@@ -86,7 +90,7 @@ pub(super) struct SearchResult {
 impl Search {
     /// `quotes`: the quotes of the model by the paths of their values.
     pub(super) fn new(data: &Value, quotes: &BTreeMap<String, String>) -> Self {
-        let mut search = Self { leaves: Vec::new(), groups: vec![None], arrays: 0, unsearched: 0 };
+        let mut search = Self { leaves: Vec::new(), groups: vec![None], arrays: 0, unsearched: 0, items: Vec::new() };
         search.add("", data, 0);
         for leaf in &mut search.leaves {
             leaf.quote = quotes.get(&leaf.path).map(|text| Quote::new(text));
@@ -141,6 +145,9 @@ impl Search {
         let style = Style::of(text);
         let index = PageIndex::with_style(text, style);
         let mut condensed = None;
+        if self.leaves.iter().any(|leaf| leaf.quote.is_some()) {
+            self.items.extend(item_lines(text, style).into_iter().map(|words| (number, words)));
+        }
         // Equal values are searched once, because a hostile answer may repeat a frequent value.
         let mut found_values: HashMap<String, Found> = HashMap::new();
         for leaf in &mut self.leaves {
@@ -221,6 +228,14 @@ impl Search {
         }
         let is_item = |group: usize| self.groups.get(group).copied().flatten().is_some();
         withdraw_shared(&mut found.located, &claims, is_item);
+        let is_in_item = |Location { page, first_word, .. }: Location| {
+            self.items.iter().any(|(of, words)| *of == page && words.contains(&first_word))
+        };
+        for (located, (group, _)) in found.located.iter_mut().zip(&claims) {
+            if located.quote.is_some() && !is_item(*group) && is_in_item(located.location) {
+                located.quote = None;
+            }
+        }
         found
     }
 }

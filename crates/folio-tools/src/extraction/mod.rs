@@ -30,6 +30,7 @@ mod schema_walk;
 mod shared_location;
 mod similar_proposal;
 mod similarity;
+mod summands;
 mod tag_run;
 mod update_field;
 mod window_record;
