@@ -84,7 +84,11 @@ fn calculation_problem(members: &Map<String, Value>, record: &TurnRecord) -> Opt
             "#/expression: calculator has not computed this expression in this turn; call it with the expression first";
         return Some(message.to_owned());
     }
-    let value = evaluate(expression).ok()?;
+    // Expressions that differ in blanks only may differ in their values: "1 2" has none.
+    let value = match evaluate(expression) {
+        Ok(value) => value,
+        Err(error) => return Some(format!("#/expression: {error}; use exactly the expression of the call")),
+    };
     let result = members.get("result").and_then(number);
     (result != Some(value)).then(|| {
         format!("#/result: the result of calculator for this expression is {value}; use exactly this value (as a string if it has more than 15 digits)")
@@ -218,6 +222,9 @@ pub(super) mod tests {
             let violation = check(checks, answer(json!(2496)), &not_computed).unwrap_err();
             assert!(violation.starts_with("#/expression: "), "{violation}");
         }
+        let split = json!({ "expression": "42 00-(1200+0.12*4200)", "result": 9999 });
+        let violation = check(checks, split, &computed(CallStatus::Ok)).unwrap_err();
+        assert!(violation.starts_with("#/expression: Invalid expression"), "{violation}");
         let other = json!({ "expression": "4200 - 1704", "result": 2496 });
         assert!(check(checks, other, &computed(CallStatus::Ok)).is_err(), "another expression");
     }
