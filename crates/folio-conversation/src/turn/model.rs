@@ -71,11 +71,9 @@ impl Machine {
                 calling.thinking.push_str(&text);
                 EventKind::ThinkingDelta { text }
             }
+            Delta::Text(_) if is_json => return,
             Delta::Text(text) => {
                 calling.text.push_str(&text);
-                if is_json {
-                    return;
-                }
                 EventKind::TextDelta { text }
             }
         };
@@ -198,9 +196,10 @@ impl Machine {
         record.accepted.options.rounds_max.clamp(1, limits::ROUNDS_MAX)
     }
 
-    /// Ends a turn whose last permitted round requested calls. These calls do not run.
+    /// Ends a turn whose last permitted round requested calls, which do not run, or ended a node, whose event was sent.
     pub(super) fn end_at_max_rounds(&mut self, now: Timestamp) {
-        if let Some(finished) = self.history.open().and_then(TurnRecord::newest_round).map(round_finished_event) {
+        let newest = self.history.open().and_then(TurnRecord::newest_round);
+        if let Some(finished) = newest.filter(|round| round.node_end().is_none()).map(round_finished_event) {
             self.emit(finished);
         }
         self.end_at_limit(now, "(The maximum number of tool rounds was reached.)");

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::rig::wrong_reply;
 use super::*;
+use crate::turn::Delta;
 
 fn node(name: &str, kind: NodeKind, next: Option<&str>) -> TurnNode {
     TurnNode {
@@ -112,6 +113,18 @@ fn the_answer_is_appended_and_sent_before_the_memory_is_updated() {
     let ended = ended.unwrap().answer.unwrap();
     assert!(ended["answer"] == "42" && ended["timestamp"].is_string(), "{ended}");
     assert!(!rig.events.iter().any(|event| matches!(event.kind, EventKind::TextDelta { .. })));
+}
+
+#[test]
+fn a_snapshot_contains_no_json_of_a_node_in_progress() {
+    let mut rig = turn();
+    let call = rig.calling().unwrap();
+    let (round, attempt) = (call.round, call.attempt);
+    let deltas = [Delta::Thinking("Is it a sum?".to_owned()), Delta::Text("{\"intent\":".to_owned())];
+    deltas.into_iter().for_each(|delta| rig.send(Command::ModelDelta { round, attempt, delta }));
+    let view = rig.machine.view(rig.now, 1).unwrap();
+    let shown = view.rounds.last().unwrap();
+    assert_eq!((shown.text.as_str(), shown.thinking.as_str()), ("", "Is it a sum?"));
 }
 
 #[test]
@@ -230,6 +243,15 @@ fn a_turn_at_its_limits_completes_only_with_an_answer() {
         }
         assert_eq!(is_completed(&rig), completes, "{rounds_max}: {:?}", rig.end());
         assert_eq!(rig.calling(), None);
+        let finished: Vec<u32> = rig
+            .events
+            .iter()
+            .filter_map(|event| match &event.kind {
+                EventKind::RoundFinished { round, .. } => Some(*round),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(finished, (1..=rounds_max).collect::<Vec<_>>(), "each round finishes once");
     }
 }
 
