@@ -30,7 +30,7 @@ impl Machine {
         if let Some(call) = record.accepted.options.direct_call.clone() {
             return self.direct_call(now, *call);
         }
-        if self.summarize() {
+        if self.summarize(now) {
             return;
         }
         let Some(record) = self.history.open() else { return };
