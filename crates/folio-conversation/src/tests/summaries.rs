@@ -55,6 +55,20 @@ async fn a_long_conversation_continues_with_the_summary_of_its_beginning() {
 }
 
 #[tokio::test]
+async fn a_turn_with_a_credit_budget_spends_none_of_it_on_a_summary() {
+    let sandbox = Sandbox::start().await;
+    let thread = long_thread(&sandbox).await;
+    sandbox.models.then([say("Done.")]);
+    let limited = ChatCommand { credit_budget: Some(1_000), ..sandbox.chat_in(&thread, "continue") };
+    sandbox.run(limited).await;
+    assert_eq!(sandbox.models.requests().len(), TURNS + 1);
+    sandbox.models.then([say("They counted."), say("Done.")]);
+    sandbox.run(sandbox.chat_in(&thread, "again")).await;
+    assert_eq!(sandbox.models.requests().len(), TURNS + 3, "the next turn makes it");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
 async fn summaries_can_be_switched_off() {
     let sandbox = Sandbox::start_with(Options { summaries: false, ..Options::default() }).await;
     let thread = long_thread(&sandbox).await;

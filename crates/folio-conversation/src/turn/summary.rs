@@ -22,11 +22,14 @@ pub(crate) const SUMMARY_ROUND: u32 = 0;
 const SUMMARY_TIME: Duration = Duration::from_secs(60);
 
 impl Machine {
-    /// Starts the model call of a due summary. False: no summary is due.
+    /// Starts the model call of a due summary. False: no summary is due, or a credit budget pays for the turn. The budget pays for
+    /// the answer, which a summary could prevent.
     pub(super) fn summarize(&mut self, now: Timestamp) -> bool {
         let Some(record) = self.history.open() else { return false };
         let is_first = record.rounds.is_empty() && self.summary_turn != Some(record.number());
-        if !record.accepted.options.summarizes || !is_first || self.history.due_summary().is_none() {
+        let (options, turn) = (&record.accepted.options, record.id(&self.header.id));
+        let has_budget = !options.budget_parts(self.header.budget_parts(), &turn).is_empty();
+        if !options.summarizes || !is_first || has_budget || self.history.due_summary().is_none() {
             return false;
         }
         let limit = record.accepted.options.running_time();
@@ -34,7 +37,7 @@ impl Machine {
         let time_left = half.map_or(SUMMARY_TIME, |half| half.min(SUMMARY_TIME));
         let attempt = record.takeovers.saturating_add(1);
         let call = ModelCall {
-            turn: record.id(&self.header.id),
+            turn,
             round: SUMMARY_ROUND,
             attempt,
             epoch: self.header.epoch,

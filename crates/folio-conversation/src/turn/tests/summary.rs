@@ -119,6 +119,20 @@ fn a_summary_whose_append_is_lost_or_overtaken_is_stored_once() {
 }
 
 #[test]
+fn a_turn_with_a_credit_budget_makes_no_summary_and_keeps_the_messages() {
+    let mut rig = long_thread();
+    rig.cancel();
+    rig.start_as("question", |start| {
+        (start.options.summarizes, start.options.credit_budget) = (true, Some(1_000));
+    });
+    assert_eq!(round(&rig), Some(1));
+    assert!(rig.machine.history().window_messages(true) > 2 * TURNS, "messages without a summary stay in the window");
+    rig.reply(text_reply("answer"));
+    start(&mut rig);
+    assert_eq!(round(&rig), Some(0), "the next turn makes it");
+}
+
+#[test]
 fn a_turn_that_does_not_record_summaries_makes_none() {
     let mut rig = Rig::new();
     for _ in 0..=TURNS {
