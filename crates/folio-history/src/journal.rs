@@ -475,7 +475,7 @@ pub enum End {
 /// it. A truncation to fewer messages drops it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The turn before whose first model call the summary was made.
+    /// The turn before whose first model call the summary was made. 0: a fork has copied the summary of its source.
     pub turn: u32,
     /// The first message that the summary before it does not contain, counted as in `Message.count` of the API, from 1.
     pub from: u32,
