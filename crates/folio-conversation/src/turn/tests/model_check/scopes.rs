@@ -300,6 +300,16 @@ fn three_nodes(_: u32, round: u32, _: u32) -> Reply {
     }
 }
 
+/// The nodes of a graph, of which the second one writes before its answer.
+fn a_node_writes(_: u32, round: u32, _: u32) -> Reply {
+    match round {
+        1 => text_reply(r#"{"intent": "sum"}"#),
+        2 => calls_reply(&["w2"]),
+        3 => text_reply(r#"{"answer": "42"}"#),
+        _ => text_reply(r#"{"summary": "done"}"#),
+    }
+}
+
 /// A write, another one where it is requested again.
 fn of_two_minds(_: u32, round: u32, attempt: u32) -> Reply {
     match (round, attempt) {
@@ -381,6 +391,14 @@ fn a_turn_with_nodes_whose_owner_dies_or_whose_user_cancels() {
         let asks = vec![(Ask::Chat("first", true), None), (other, None)];
         assert_holds("nodes", Scope::empty(three_nodes, asks).profile(profile()).with(budget));
     }
+}
+
+#[test]
+fn a_node_whose_write_is_approved_or_cancelled() {
+    let profile = TurnProfile { graph: graph().into(), ..rig::profile() };
+    let asks = [Ask::Decide(2, &[1], &[]), Ask::Cancel];
+    let budget = Budget { model_fails: 1, ..budget(1, 1, 1) };
+    assert_holds("node that writes", Scope::paused(a_node_writes, &asks).profile(profile).with(budget));
 }
 
 #[test]
