@@ -125,6 +125,9 @@ fn a_snapshot_contains_no_json_of_a_node_in_progress() {
     let view = rig.machine.view(rig.now, 1).unwrap();
     let shown = view.rounds.last().unwrap();
     assert_eq!((shown.text.as_str(), shown.thinking.as_str()), ("", "Is it a sum?"));
+    rig.reply(wrong_reply("{}"));
+    let view = rig.machine.view(rig.now, 1).unwrap();
+    assert_eq!(view.rounds.iter().map(|round| round.text.as_str()).collect::<Vec<_>>(), ["", ""]);
 }
 
 #[test]
