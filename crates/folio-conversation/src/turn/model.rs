@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use folio_history::event::EventKind;
-use folio_history::journal::{Access, Call, End, Entry, Round};
+use folio_history::journal::{Access, Call, End, Entry, Round, SUMMARY_ROUND};
 use folio_history::{RoundRecord, TurnRecord, json_bytes};
 use folio_resources::policy::{ApprovalRequirement, Ruling};
 use folio_tools::policy;
@@ -15,7 +15,6 @@ use serde_json::Value;
 use super::effect::ModelCall;
 use super::machine::{ActiveModelCall, State};
 use super::progress::{self, CallIdentity};
-use super::summary::SUMMARY_ROUND;
 use super::{CheckedCall, Delta, Effect, Machine, Reply, bounds, references};
 
 /// Beginning of the message by which a model corrects its answer.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use folio_history::TurnRecord;
-use folio_history::journal::{Entry, Summary};
+use folio_history::journal::{Entry, SUMMARY_ROUND, Summary};
 use folio_types::message::Usage;
 use folio_types::{Timestamp, limits};
 
@@ -16,8 +16,6 @@ use super::effect::ModelCall;
 use super::machine::{ActiveModelCall, State};
 use super::{Effect, Machine, Reply};
 
-/// Number of the round of a summary.
-pub(crate) const SUMMARY_ROUND: u32 = 0;
 /// Time after which the turn continues without the summary.
 const SUMMARY_TIME: Duration = Duration::from_secs(60);
 

@@ -109,6 +109,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use folio_types::UserId;
+    use folio_types::limits::{ENTRY_BYTES, SUMMARY_BYTES};
+    use serde_json::json;
 
     use super::super::fork::FRAME_BYTES;
     use super::*;
@@ -171,6 +173,26 @@ mod tests {
         (17..=20).flat_map(|number| turn(number, None)).chain([started(21)]).for_each(|entry| history.push(entry));
         let range = summarize(&mut history, 21);
         assert_eq!((range.from, range.to, range.added.len()), (11, 20, 10));
+    }
+
+    #[test]
+    fn an_older_version_reads_a_stored_summary_as_an_outcome_without_a_call() {
+        let mut history = chat(15);
+        summarize(&mut history, 16);
+        let mut summary = history.summary().unwrap().clone();
+        summary.text = "\u{1}".repeat(SUMMARY_BYTES);
+        let entry = Entry::Summary(summary);
+        let stored = serde_json::to_value(&entry).unwrap();
+        assert_eq!(
+            (&stored["entry"], &stored["turn"], &stored["result"]["round"]),
+            (&json!("outcome"), &json!(16), &json!(0))
+        );
+        assert!(json_bytes(&entry) <= ENTRY_BYTES / 2);
+        assert_eq!(serde_json::from_value::<Entry>(stored.clone()).unwrap(), entry);
+        let mut old = chat(15);
+        let before = old.clone();
+        old.push(Entry::Outcome(serde_json::from_value(stored).unwrap()));
+        assert_eq!((old.last(), old.summary()), (before.last(), None), "the outcome has no effect");
     }
 
     fn fork(history: &History, count: Option<u32>, bytes: usize) -> History {
