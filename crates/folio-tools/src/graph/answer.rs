@@ -1,6 +1,7 @@
 //! Checks of the answer of a node by code, and the members that the server adds.
 
 use folio_history::TurnRecord;
+use folio_history::graph::PASSAGES;
 use folio_history::journal::{CallStatus, TurnNode};
 use folio_types::Timestamp;
 use folio_types::profile::{AnswerCheck, NodeKind};
@@ -46,7 +47,7 @@ pub fn checked_answer(
         members.insert("timestamp".to_owned(), now.to_string().into());
     }
     if let Some(passages) = passages {
-        members.insert("passages".to_owned(), passages.into());
+        members.insert(PASSAGES.to_owned(), passages.into());
     }
     Ok(Value::Object(members))
 }

@@ -154,6 +154,17 @@ fn a_node_receives_its_own_rounds_and_the_memory_receives_the_answer() {
 }
 
 #[test]
+fn the_memory_receives_no_quotes_of_documents() {
+    let mut rig = turn();
+    classified(&mut rig, "qa");
+    rig.reply(say(&answer()));
+    let stored = rig.record().node_answer(NodeKind::Answer).map(|(_, answer)| answer.clone()).unwrap();
+    assert_eq!(stored["passages"], json!([]));
+    let Some(Message::User { text, .. }) = rig.record().messages().pop() else { panic!("no message") };
+    assert!(text.contains("\"answer\":\"42\"") && !text.contains("passages"), "{text}");
+}
+
+#[test]
 fn a_second_violation_uses_the_default_answer_or_fails_with_the_raw_text() {
     let mut rig = turn();
     rig.reply(wrong_reply("one"));
