@@ -46,6 +46,15 @@ async fn a_long_conversation_continues_with_the_summary_of_its_beginning() {
     });
     assert_eq!(ranges.collect::<Vec<_>>(), [(1, 10)]);
 
+    // A fork has the summary without a call of its own.
+    let forked = sandbox.conversations.fork_thread(&sandbox.principal, fork(&thread, None)).await.unwrap();
+    let calls = sandbox.models.requests().len();
+    sandbox.models.then([say("Forked.")]);
+    sandbox.run(sandbox.chat_in(&forked.id, "continue")).await;
+    let requests = sandbox.models.requests();
+    assert_eq!(requests.len(), calls + 1);
+    assert!(requests.last().unwrap().state.contains("They counted"), "{}", requests.last().unwrap().state);
+
     // A truncation below the range drops the summary.
     sandbox.models.then([say("Short.")]);
     let truncated = ChatCommand { truncate_to_message_count: Some(4), ..sandbox.chat_in(&thread, "again") };
