@@ -47,8 +47,9 @@ async fn embed_document(
     let payer = Payer { org: org.clone(), user, key, document: id };
     add_missing(&knowledge.resources, &payer, targets, &mut passages).await?;
     let environment = &*knowledge.resources.environment;
+    let newest = knowledge.passages().newest_generation(org, &live.document).await?;
     let head = PassageHead {
-        generation: new_generation(environment, Some(live)),
+        generation: new_generation(environment, newest.max(Some(live.generation))),
         space: common_space(targets, &passages),
         created_at: environment.now(),
         ..live.clone()

@@ -24,7 +24,7 @@ use folio_resources::{
     DictionaryEntry, DictionaryEntryChange, DictionaryEntryId, Document, DocumentChange, Heading, NewDictionaryEntry,
     NewDocument, Organization, OrganizationChange, PageStructure, Provenance, Resource, TextState,
 };
-use folio_storage::value::PassageHead;
+use folio_storage::value::{PassageGeneration, PassageHead, encode};
 use folio_storage::{IngestUpdate, NewPage, SharedOptions, SharedStores, Stores, create_job};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::{Simulated, wait_for};
@@ -364,9 +364,25 @@ async fn passages_of_a_deleted_document_and_of_one_without_text_are_removed() {
         assert!(matches!(test.ingest(document).await.unwrap(), Ingested::Skipped(_)));
         assert_eq!(test.head(document).await, None);
     }
+    let links = test.stores().links();
+    assert!(links.keys(&test.org, &deleted).await.unwrap().is_empty(), "links cannot find a deleted document");
+    assert!(!links.keys(&test.org, &empty).await.unwrap().is_empty(), "links find a document without a text");
     assert!(test.found("pump").await.is_empty());
     assert!(test.knowledge.index.documents(&test.org, None, 10).await.unwrap().is_empty());
     remove_document(&test.knowledge, &test.org, &deleted).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_generation_replaces_an_interrupted_one_of_a_node_whose_clock_was_ahead() {
+    let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    let interrupted = PassageGeneration { generation: u64::MAX - 9, passages: 1 };
+    let (group, key) = (format!("passage_generation/{document}"), format!("{:016x}", interrupted.generation));
+    let rows = &test.stores().rows;
+    rows.put(&test.org, &group, &key, encode(&interrupted).unwrap()).await.unwrap();
+    let head = test.ingested(&document).await;
+    assert_eq!(head.generation, interrupted.generation + 1);
+    assert_eq!(rows.list(&test.org, &group).await.unwrap().len(), 1, "the interrupted generation was removed");
 }
 
 #[tokio::test]
