@@ -27,8 +27,8 @@ pub struct Knowledge {
     pub tokenizers: Tokenizers,
     /// The agents of the modes `fast` and `agentic`. None: the process has none.
     pub network: Option<Arc<dyn NetworkModes>>,
-    /// Called by an ingestion before and after it stores passages (`passages:before`, `passages:after`), and after the index has
-    /// them (`index:after`). None: there are no failpoints.
+    /// Called by an ingestion before and after it stores passages (`passages:before`, `passages:after`), and after it writes them to
+    /// the index or requests a rebuild (`index:after`). None: there are no failpoints.
     failpoint: Option<Failpoint>,
     /// Owned while an index is rebuilt, so that a process rebuilds one at a time.
     pub(crate) rebuilding: Arc<Mutex<()>>,
