@@ -4,11 +4,12 @@
 //! the former one. When every passage has a vector of the chosen model, searches use it.
 
 use async_trait::async_trait;
-use folio_history::job::{JobHeader, REEMBEDDING_KIND, Steps};
+use folio_history::job::{JobFilter, JobHeader, JobQueue, REEMBEDDING_KIND, Steps};
 use folio_jobs::{ItemTask, JobKind};
 use folio_resources::Document;
 use folio_storage::LISTED_HEADS_MAX;
 use folio_storage::value::{PassageHead, ServingSpace};
+use folio_types::page::PageRequest;
 use folio_types::{DocumentId, Error, JobId, OrgId, Reason, Result, Role};
 use serde_json::{Value, json};
 
@@ -18,8 +19,8 @@ use crate::knowledge::Knowledge;
 use crate::rebuild::create_maintenance_job;
 use crate::vectors::{Payer, Target, add_missing, common_space, targets};
 
-/// Seconds within which a job with the same vector space is created once.
-const REQUEST_SECONDS: i64 = 24 * 60 * 60;
+/// Seconds within which a job with the same vector space is created once, so that not each sweep calls a failing model.
+const REQUEST_SECONDS: i64 = 60 * 60;
 
 /// Returns the models whose vectors the passages of an organization receive.
 async fn targets_of(knowledge: &Knowledge, org: &OrgId) -> Result<Vec<Target>> {
@@ -96,12 +97,18 @@ pub(crate) async fn chosen_model(knowledge: &Knowledge, org: &OrgId) -> Result<O
     Ok(targets_of(knowledge, org).await?.into_iter().next())
 }
 
-/// Creates the job that computes vectors of the chosen embedding model. A day has one job for each model.
+/// Creates the job that computes vectors of the chosen embedding model, unless one is open. An hour has one job for each model.
 pub(crate) async fn request_reembedding(knowledge: &Knowledge, org: &OrgId, chosen: &Target) -> Result<()> {
+    let kind = Some(REEMBEDDING_KIND.to_owned());
+    let open = JobFilter { queue: JobQueue::Ingestions, is_open: Some(true), kind, ..JobFilter::default() };
+    // An open job computes vectors of the model that is chosen when an item begins.
+    if !knowledge.stores.jobs.list(org, &open, &PageRequest::default()).await?.items.is_empty() {
+        return Ok(());
+    }
     let items: Vec<String> =
         knowledge.passages().buckets(org).await?.into_iter().map(|bucket| format!("{bucket:02x}")).collect();
-    let day = knowledge.resources.environment.now().as_second().div_euclid(REQUEST_SECONDS).to_string();
-    let job = JobId::derive(&[org.as_str(), REEMBEDDING_KIND, &chosen.space, &day]);
+    let period = knowledge.resources.environment.now().as_second().div_euclid(REQUEST_SECONDS).to_string();
+    let job = JobId::derive(&[org.as_str(), REEMBEDDING_KIND, &chosen.space, &period]);
     let input = json!({ "model": chosen.model });
     create_maintenance_job(knowledge, (REEMBEDDING_KIND, job), input, org, items).await
 }

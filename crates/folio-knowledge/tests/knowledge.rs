@@ -502,6 +502,30 @@ async fn a_sweep_computes_vectors_of_the_chosen_model_by_a_job() {
 }
 
 #[tokio::test]
+async fn a_document_without_vectors_receives_them_within_an_hour() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let jobs = test.start_jobs().await;
+    // Both are ingested while the model fails, and the second one after the job of the first hour has ended.
+    for (text, pause) in [(TEXT, Duration::ZERO), ("# Fans\n\nThe fan turns.", Duration::from_secs(60 * 60))] {
+        let document = test.create(&text[2..6], text).await;
+        *test.models.fails.lock().unwrap() = true;
+        assert!(test.ingest(&document).await.is_err());
+        assert_eq!(test.head(&document).await.unwrap().space, None);
+        *test.models.fails.lock().unwrap() = false;
+        test.environment.advance(pause);
+        let interval = Duration::from_millis(50);
+        let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+        wait_for("the vectors", Duration::from_secs(60), || async {
+            test.head(&document).await.filter(|head| head.space.as_deref() == Some("own/first/0"))
+        })
+        .await;
+        maintenance.stop(Duration::from_secs(5)).await;
+    }
+    jobs.stop().await;
+}
+
+#[tokio::test]
 async fn invariant_6_no_organization_finds_passages_of_another() {
     let test = Sandbox::new().await;
     let document = test.create("pumps.md", TEXT).await;
