@@ -13,7 +13,7 @@ use folio_types::page::PageRequest;
 use folio_types::{DocumentId, Error, JobId, OrgId, Reason, Result, Role};
 use serde_json::{Value, json};
 
-use crate::index::read_all;
+use crate::index::{read_all, remove_deleted};
 use crate::ingest::{new_generation, publish};
 use crate::knowledge::Knowledge;
 use crate::rebuild::create_maintenance_job;
@@ -36,7 +36,9 @@ async fn embed_document(
     targets: &[Target],
     (org, key): (&OrgId, String),
 ) -> Result<()> {
-    let Some(document) = knowledge.stores.of::<Document>().get(org, &live.document).await? else { return Ok(()) };
+    let Some(document) = knowledge.stores.of::<Document>().get(org, &live.document).await? else {
+        return remove_deleted(knowledge, org, &live.document).await;
+    };
     let mut passages = read_all(knowledge, org, live).await?;
     if passages.len() != usize::try_from(live.passages).unwrap_or(usize::MAX) {
         return Ok(());

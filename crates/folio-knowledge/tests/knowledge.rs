@@ -389,13 +389,17 @@ async fn a_generation_replaces_an_interrupted_one_of_a_node_whose_clock_was_ahea
 async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain() {
     let test = Sandbox::new().await;
     let [lost, orphan] = [test.create("lost.md", TEXT).await, test.create("orphan.md", TEXT).await];
-    for document in [&lost, &orphan] {
+    let deleted = test.create("deleted.md", TEXT).await;
+    for document in [&lost, &orphan, &deleted] {
         test.ingested(document).await;
     }
     assert_eq!(test.state().await, IndexState::Ready);
     let index = &test.knowledge.index;
     index.delete_documents(&test.org, std::slice::from_ref(&lost)).await.unwrap();
     test.knowledge.passages().remove(&test.org, &orphan).await.unwrap();
+    // A process stored passages of a deleted document and died.
+    test.change::<Document>(&test.org, &deleted, Expected::Version(1), DocumentChange::Delete).await;
+    index.delete_documents(&test.org, std::slice::from_ref(&deleted)).await.unwrap();
     let other = OrgId::derive(&["deleted"]);
     index.begin_rebuild(&other).await.unwrap();
     index.finish_rebuild(&other).await.unwrap();
@@ -404,7 +408,8 @@ async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain()
         let listed = index.documents(&test.org, None, 10).await.unwrap();
         let documents: Vec<_> = listed.into_iter().map(|listed| listed.document).collect();
         let organizations = index.organizations().await.unwrap();
-        (documents == [lost.clone()] && organizations == [test.org.clone()]).then_some(())
+        let is_removed = test.head(&deleted).await.is_none();
+        (documents == [lost.clone()] && organizations == [test.org.clone()] && is_removed).then_some(())
     })
     .await;
     maintenance.stop(Duration::from_secs(5)).await;
