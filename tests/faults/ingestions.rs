@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use folio_index::{EmbeddedIndex, EmbeddedOptions, IndexState, ListedDocument, PassageIndex as _};
 use folio_proto::v1;
+use folio_storage::Stores;
 use folio_types::{DocumentId, OrgId};
 use llm_sim::{Fault, FaultPlan};
 use rand::rngs::StdRng;
@@ -32,8 +33,9 @@ use crate::harness::cluster::{Cluster, Setup};
 use crate::harness::ingestion::AGENT_RULES;
 use crate::harness::tenant::Tenant;
 
-/// The embedding model of both organizations.
+/// The embedding model of both organizations, and the one that the first organization may choose after its ingestion.
 const EMBEDDING_MODEL: &str = "vectors";
+const NEXT_MODEL: &str = "successor";
 /// Failpoints of an ingestion for `NodeKilledAtStep`.
 const INGESTION_STEPS: &[&str] = &["passages:before", "passages:after", "index:after"];
 /// Model calls of a document one after another: two sections, the document, and the vectors.
@@ -46,6 +48,8 @@ const DELETED_EVERY: usize = 5;
 const NEIGHBOUR_DOCUMENTS: usize = 4;
 /// Time until nothing of the deleted data remains, and until the index is complete.
 const CLEAN_WITHIN: Duration = Duration::from_secs(90);
+/// Maximum time for which faults continue while passages receive vectors of another model.
+const EMBEDDED_WITHIN: Duration = Duration::from_secs(120);
 /// Time in which several sweeps compare the index with the stores.
 const SWEEPS: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -60,6 +64,8 @@ pub struct Plan {
     pub faults: usize,
     /// Number of CQL servers: 1 or 3.
     pub cql_nodes: usize,
+    /// True: the organization chooses another embedding model after the ingestion, so that all passages are embedded again.
+    pub changes_model: bool,
 }
 
 #[derive(Debug)]
@@ -132,6 +138,8 @@ pub async fn run(plan: Plan) -> Result<IngestionReport> {
     let mut deleter = create_job_user(&cluster, 0, &log, &refusals, &mut random);
     let mut deleted: Vec<String> = documents.deleted.iter().cloned().collect();
     let late = deleted.split_off(deleted.len().div_ceil(2));
+    let model = if plan.changes_model { NEXT_MODEL } else { EMBEDDING_MODEL };
+    let (stores, org) = (cluster.stores().clone(), cluster.tenants[0].org.clone());
     let work = tokio::spawn(async move {
         let early = async {
             let pause = MODEL_TIME / u32::try_from(deleted.len() + 1).expect("a small number");
@@ -145,6 +153,10 @@ pub async fn run(plan: Plan) -> Result<IngestionReport> {
         let time = begun.elapsed();
         for document in &late {
             deleter.delete_document(document).await;
+        }
+        if model != EMBEDDING_MODEL {
+            user.choose_embedding_model(model).await.expect("the model is accepted");
+            wait_for_model(&stores, &org, model).await;
         }
         (ended.0, ended.1, time, user)
     });
@@ -174,16 +186,18 @@ pub async fn run(plan: Plan) -> Result<IngestionReport> {
     granter.delete_organization(&cluster.tenants[1]).await?;
     violations.extend(wrong_links(&cluster, &documents).await?);
     violations.extend(remaining(&cluster, &tables, &documents).await?);
-    violations.extend(wrong_passages(&mut cluster, &tables, &documents, &mut user).await?);
+    violations.extend(wrong_passages(&mut cluster, &tables, (&documents, model), &mut user).await?);
     failures.extend(refusals.faults());
     Ok(IngestionReport { documents: documents.all.len(), faults: incidents.faults, violations, failures })
 }
 
-/// Adds an embedding model and indexes that survive a restart of their node, and makes the sweeps of deletions and indexes frequent.
+/// Adds two embedding models and indexes that survive a restart of their node, and makes the sweeps of deletions and indexes frequent.
 fn with_index(setup: Setup) -> Setup {
     let setup = setup
         .with("FOLIO_MODELS__PROVIDERS__SIM__MODELS__VECTORS__KIND", "embedding")
         .with("FOLIO_MODELS__PROVIDERS__SIM__MODELS__VECTORS__INPUT_PRICE", "1000000")
+        .with("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SUCCESSOR__KIND", "embedding")
+        .with("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SUCCESSOR__INPUT_PRICE", "1000000")
         .with("FOLIO_INDEX__SWEEP_INTERVAL_SECONDS", 1)
         .with("FOLIO_CLEANUP__INTERVAL_SECONDS", 1);
     Setup { keeps_indexes: true, ..setup }
@@ -245,16 +259,32 @@ async fn remaining(cluster: &Cluster, tables: &Tables, documents: &Documents) ->
     }
 }
 
+/// Waits until searches use a model, or until [`EMBEDDED_WITHIN`] has passed. The checks after the faults find a model that no search
+/// uses.
+async fn wait_for_model(stores: &Stores, org: &OrgId, model: &str) {
+    let begun = Instant::now();
+    while begun.elapsed() < EMBEDDED_WITHIN && !is_serving(stores, org, model).await.unwrap_or(false) {
+        // No event signals that all passages have vectors of the model.
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// Returns true if searches of an organization use a model.
+async fn is_serving(stores: &Stores, org: &OrgId, model: &str) -> Result<bool> {
+    let serving = stores.passages().serving_space(org).await?;
+    Ok(serving.is_some_and(|serving| serving.model == model))
+}
+
 /// Waits until the index is complete, kills all nodes, and compares the stores with the index of each node.
 async fn wrong_passages(
     cluster: &mut Cluster,
     tables: &Tables,
-    documents: &Documents,
+    (documents, model): (&Documents, &str),
     user: &mut SimulatedUser,
 ) -> Result<Vec<String>> {
     let (org, erased) = (cluster.tenants[0].org.clone(), cluster.tenants[1].org.clone());
     let begun = Instant::now();
-    while let Some(problem) = index_problem(cluster, (&org, &erased), user).await? {
+    while let Some(problem) = index_problem(cluster, (&org, &erased), model, user).await? {
         if begun.elapsed() > CLEAN_WITHIN {
             return Ok(vec![problem]);
         }
@@ -281,7 +311,7 @@ async fn wrong_passages(
     }
     let stored = passages::observed(&tables.org_rows().await?, &org)?;
     match indexed {
-        Some(indexed) => wrong.extend(passages::check(&documents.live(), &stored, &indexed)),
+        Some(indexed) => wrong.extend(passages::check(&documents.live(), &stored, &indexed, model)),
         None => wrong.push("no node has a complete index".to_owned()),
     }
     Ok(wrong)
@@ -291,8 +321,12 @@ async fn wrong_passages(
 async fn index_problem(
     cluster: &Cluster,
     (org, erased): (&OrgId, &OrgId),
+    model: &str,
     user: &mut SimulatedUser,
 ) -> Result<Option<String>> {
+    if !is_serving(cluster.stores(), org, model).await? {
+        return Ok(Some(format!("searches do not use the embedding model {model}")));
+    }
     let Some(holder) = holder(cluster, org).await? else {
         return Ok(Some(format!("no node is recorded with a complete index of {org}")));
     };

@@ -23,6 +23,9 @@ struct Arguments {
     /// Number of CQL servers. With 3, one of them is killed at a time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     cql_nodes: u8,
+    /// Choose another embedding model after the ingestion.
+    #[arg(long)]
+    change_model: bool,
 }
 
 #[tokio::main]
@@ -33,6 +36,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         documents: arguments.documents.into(),
         faults: arguments.faults,
         cql_nodes: arguments.cql_nodes.into(),
+        changes_model: arguments.change_model,
     };
     let report = run(plan).await?;
     println!("{report}");

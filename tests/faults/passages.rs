@@ -49,17 +49,18 @@ pub(super) fn observed(rows: &[ObservedRow], org: &OrgId) -> Result<BTreeMap<Str
 }
 
 /// Returns the violations. `live`: the documents that are not deleted, all of which were ingested. `indexed`: the documents in the
-/// index.
+/// index. `model`: the embedding model, of which each passage must have a vector.
 pub(super) fn check(
     live: &[String],
     stored: &BTreeMap<String, ObservedPassages>,
     indexed: &[ListedDocument],
+    model: &str,
 ) -> Vec<String> {
     let mut index: BTreeMap<&str, &ListedDocument> = indexed.iter().map(|one| (one.document.as_str(), one)).collect();
     let (nothing, mut found) = (ObservedPassages::default(), Vec::new());
     for document in live {
         let passages = stored.get(document).unwrap_or(&nothing);
-        found.extend(check_document(document, passages, index.remove(document.as_str())));
+        found.extend(check_document(document, passages, index.remove(document.as_str()), model));
     }
     found.extend(index.keys().map(|document| format!("the index contains {document}, which is not live")));
     let others = stored.keys().filter(|document| !live.contains(document));
@@ -67,7 +68,12 @@ pub(super) fn check(
     found
 }
 
-fn check_document(document: &str, stored: &ObservedPassages, indexed: Option<&ListedDocument>) -> Vec<String> {
+fn check_document(
+    document: &str,
+    stored: &ObservedPassages,
+    indexed: Option<&ListedDocument>,
+    model: &str,
+) -> Vec<String> {
     let Some(head) = &stored.head else { return vec![format!("{document} has no live generation")] };
     let (generation, count) = (head.generation, head.passages);
     let mut found = Vec::new();
@@ -79,8 +85,9 @@ fn check_document(document: &str, stored: &ObservedPassages, indexed: Option<&Li
         let numbers = &stored.numbers;
         found.push(format!("{document} has the passages {numbers:?}; its live generation {generation} has {count}"));
     }
-    if head.space.is_none() {
-        found.push(format!("the passages of {document} have no vectors"));
+    // The name of a space consists of the provider, the model and the dimensions.
+    if head.space.as_deref().is_none_or(|space| space.split('/').nth(1) != Some(model)) {
+        found.push(format!("passages of {document} have no vectors of {model}, but of {:?}", head.space));
     }
     if indexed.is_none_or(|indexed| (indexed.generation, indexed.passages) != (generation, count)) {
         let expected = format!("the generation {generation} with {count} passages");
@@ -113,7 +120,7 @@ mod tests {
             document: document.clone(),
             generation,
             passages,
-            space: Some("s".to_owned()),
+            space: Some("provider/model/0".to_owned()),
             text_generation: at,
             created_at: at,
         };
@@ -131,14 +138,16 @@ mod tests {
     }
 
     /// Returns the violations, if the document `a` is live.
-    fn found(rows: &[ObservedRow], indexed: &[ListedDocument]) -> Vec<String> {
+    fn found(rows: &[ObservedRow], indexed: &[ListedDocument], model: &str) -> Vec<String> {
         let stored = observed(rows, &OrgId::derive(&["o"])).unwrap();
-        check(&[id("a").to_string()], &stored, indexed)
+        check(&[id("a").to_string()], &stored, indexed, model)
     }
 
     #[test]
     fn one_complete_and_indexed_generation_is_no_violation() {
-        assert_eq!(found(&rows("a", 7, 2, true), &[indexed("a", 7, 2)]), [""; 0]);
+        assert_eq!(found(&rows("a", 7, 2, true), &[indexed("a", 7, 2)], "model"), [""; 0]);
+        let wrong = found(&rows("a", 7, 2, true), &[indexed("a", 7, 2)], "other");
+        assert!(matches!(&wrong[..], [only] if only.contains("have no vectors of other")), "{wrong:?}");
     }
 
     #[test]
@@ -146,7 +155,7 @@ mod tests {
         let live = rows("a", 7, 2, true);
         let index = [indexed("a", 7, 2)];
         let one = |rows: &[ObservedRow], indexed: &[ListedDocument], reason: &str| {
-            let found = found(rows, indexed);
+            let found = found(rows, indexed, "model");
             assert!(found.iter().any(|text| text.contains(reason)), "{reason}: {found:?}");
         };
         one(&rows("a", 7, 2, false), &index, "has no live generation");

@@ -106,9 +106,10 @@ pub(crate) fn batch(arguments: &BatchArguments) -> Result<()> {
     finish(&mut command)
 }
 
-/// Ingests documents on three nodes under random faults.
+/// Ingests documents on three nodes under random faults, and embeds them again with another model.
 pub(crate) fn ingestions(arguments: &IngestionArguments) -> Result<()> {
     let mut command = program("ingestions", "dev")?;
+    command.arg("--change-model");
     command.args(["--documents", &arguments.documents.to_string()]);
     command.args(["--faults", &arguments.faults.to_string()]);
     command.args(["--cql-nodes", &arguments.cql_nodes.to_string()]);
