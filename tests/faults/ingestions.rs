@@ -184,8 +184,8 @@ pub async fn run(plan: Plan) -> Result<IngestionReport> {
     failures.extend(wrong_end(&other_ended, others.len()));
     let mut violations: Vec<String> = check(&evidence).iter().map(ToString::to_string).collect();
     granter.delete_organization(&cluster.tenants[1]).await?;
-    violations.extend(wrong_links(&cluster, &documents).await?);
     violations.extend(remaining(&cluster, &tables, &documents).await?);
+    violations.extend(wrong_links(&cluster, &documents).await?);
     violations.extend(wrong_passages(&mut cluster, &tables, (&documents, model), &mut user).await?);
     failures.extend(refusals.faults());
     Ok(IngestionReport { documents: documents.all.len(), faults: incidents.faults, violations, failures })
