@@ -60,6 +60,8 @@ pub struct Setup {
     pub markers: Vec<&'static str>,
     /// True if the model endpoint records every request of a long run, without bodies.
     pub is_long_run: bool,
+    /// True if each node keeps its index in a folder of its own, also after `kill -9`. False: in a temporary folder.
+    pub keeps_indexes: bool,
 }
 
 impl Setup {
@@ -76,6 +78,7 @@ impl Setup {
             variables: Vec::new(),
             markers: vec!["alpha"],
             is_long_run: false,
+            keeps_indexes: false,
         }
     }
 
@@ -244,6 +247,9 @@ impl Member {
                 .with("FOLIO_CLUSTER__DEAD_AFTER_SECONDS", dead_after.as_secs_f64());
         let clock = cluster.folder().join(format!("clock-{role:?}-{number}"));
         let mut launcher = launcher.with("FOLIO_CLOCK_OFFSET", clock.display());
+        if setup.keeps_indexes && role == Role::Node {
+            launcher = launcher.with("FOLIO_INDEX__FOLDER", cluster.index_folder(number).display());
+        }
         launcher.variables.extend(setup.variables.iter().cloned());
         let listener_proxy = Proxy::start().await;
         Self { role, number, listener_proxy, redis, cql, clock, launcher, process: None, has_extra_variables: false }
@@ -394,6 +400,11 @@ impl Cluster {
     /// Returns the common folder of all processes.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Returns the folder of the index of a node, if the nodes keep their indexes.
+    pub fn index_folder(&self, node: usize) -> PathBuf {
+        self.folder().join(format!("index-{node}"))
     }
 
     /// Restarts every process that is not running.

@@ -3,6 +3,7 @@
 //! A repeated attempt makes a later generation from the current text. Vectors of an earlier attempt are stored or cached, and each
 //! model call has a key of its attempt in the ledger, so that it is charged once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,9 +14,10 @@ use folio_resources::{Document, TextRecord};
 use folio_types::{DocumentId, Error, IngestionMode, OrgId, Reason, Result, Role, Timestamp};
 use serde_json::{Value, json};
 
+use crate::index::remove_deleted;
 use crate::ingest::{Ingested, ingest};
 use crate::knowledge::Knowledge;
-use crate::network::IngestionRun;
+use crate::network::{IngestionRun, NetworkModes};
 use crate::steward::{StewardRun, steward_run};
 
 /// Time after which a write that is not stored was refused or lost.
@@ -92,6 +94,28 @@ impl IngestionJobs {
         knowledge.with_resources(resources)
     }
 
+    /// Returns the agents that an ingestion of this job runs. None: its mode has none.
+    fn agents(&self, job: &JobHeader) -> Result<Option<&Arc<dyn NetworkModes>>> {
+        let input: IngestionInput = job.read_input()?;
+        Ok(self.knowledge.network.as_ref().filter(|_| input.mode == IngestionMode::Agentic))
+    }
+
+    /// Returns the result of an attempt that failed. A document that was deleted meanwhile is skipped, and nothing of it remains.
+    async fn failed(&self, task: &ItemTask, error: Error) -> Result<Ingested> {
+        let (org, document): (&OrgId, DocumentId) = (&task.principal.org, task.subject()?.parse()?);
+        match self.knowledge.stores.of::<Document>().get(org, &document).await {
+            Ok(None) => {
+                if let Some(agents) = self.agents(&task.job)? {
+                    agents.end(&self.knowledge, &task.job, &document).await?;
+                }
+                remove_deleted(&self.knowledge, org, &document).await?;
+                Ok(Ingested::Skipped("the document was deleted".to_owned()))
+            }
+            // The first error is the cause.
+            Ok(Some(_)) | Err(_) => Err(error),
+        }
+    }
+
     async fn run(&self, task: &ItemTask) -> Result<Ingested> {
         let input: IngestionInput = task.job.read_input()?;
         let document: DocumentId = task.subject()?.parse()?;
@@ -161,7 +185,11 @@ impl JobKind for IngestionJobs {
     }
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
-        Ok(match self.run(&task).await? {
+        let ingested = match self.run(&task).await {
+            Ok(ingested) => ingested,
+            Err(error) => self.failed(&task, error).await?,
+        };
+        Ok(match ingested {
             Ingested::Live(head) => {
                 json!({ "passages": head.passages, "generation": head.generation.to_string(), "space": head.space })
             }
@@ -170,12 +198,10 @@ impl JobKind for IngestionJobs {
     }
 
     async fn end_job(&self, job: &JobHeader) -> Result<()> {
-        let input: IngestionInput = job.read_input()?;
-        let network = self.knowledge.network.as_ref().filter(|_| input.mode == IngestionMode::Agentic);
-        let Some(network) = network else { return Ok(()) };
+        let Some(agents) = self.agents(job)? else { return Ok(()) };
         // The attempt of a done item followed the turn to its end.
         for item in job.items.iter().filter(|item| item.state != ItemState::Done) {
-            network.end(&self.knowledge, job, &item.id.parse()?).await?;
+            agents.end(&self.knowledge, job, &item.id.parse()?).await?;
         }
         Ok(())
     }
