@@ -4,6 +4,7 @@ mod access_tokens;
 mod assistant;
 mod browsers;
 mod chat;
+mod collections;
 mod compatibility;
 mod dictionary;
 mod documents;
