@@ -39,6 +39,7 @@ mod sign_in;
 mod stack_tables;
 mod stacks;
 mod streamed;
+mod structure;
 mod tags;
 mod unserved;
 mod upload;
@@ -70,6 +71,7 @@ fn resources() -> Vec<Vec<Route>> {
         dictionary::routes(),
         dictionary_questions::routes(),
         links::routes(),
+        structure::routes(),
         collections::routes(),
         ingestions::routes(),
         retrieval::routes(),

@@ -26,6 +26,7 @@ mod schemas;
 mod schemathesis;
 mod sign_in;
 mod stacks;
+mod structure;
 mod tags;
 mod tenants;
 mod uploads;
