@@ -82,22 +82,52 @@ fn inherits(file: &Document, entry: &Object) -> bool {
     }
 }
 
-/// Returns the decoded contents of a page. None: they cannot be decoded within the bound.
+/// Returns the decoded contents of a page, and the appearances of its annotations that draw with its resources. None: they cannot be
+/// decoded within the bound.
 fn content_of_page(file: &Document, page: &Dictionary) -> Option<Vec<u8>> {
-    let Ok(contents) = page.get(b"Contents") else { return Some(Vec::new()) };
-    let streams = match file.dereference(contents).ok()?.1 {
-        Object::Array(streams) => streams.as_slice(),
-        stream => slice::from_ref(stream),
+    let contents = match page.get(b"Contents") {
+        Ok(contents) => match file.dereference(contents).ok()?.1 {
+            Object::Array(streams) => streams.as_slice(),
+            stream => slice::from_ref(stream),
+        },
+        Err(_) => &[],
     };
+    let mut streams = Vec::with_capacity(contents.len());
+    for stream in contents {
+        streams.push(file.dereference(stream).ok()?.1.as_stream().ok()?);
+    }
+    streams.extend(appearances(file, page).into_iter().filter(|stream| !stream.dict.has(b"Resources")));
     let mut content = Vec::new();
     for stream in streams {
-        let (_, stream) = file.dereference(stream).ok()?;
         let bytes_left = CONTENT_BYTES.checked_sub(content.len())?;
-        content.extend(decoded(stream.as_stream().ok()?, bytes_left)?);
+        content.extend(decoded(stream, bytes_left)?);
         // A name does not continue in the next stream.
         content.push(b'\n');
     }
     Some(content)
+}
+
+/// Returns the appearances of the annotations of a page, in all of their states.
+fn appearances<'a>(file: &'a Document, page: &'a Dictionary) -> Vec<&'a Stream> {
+    let annotations = page.get_deref(b"Annots", file).and_then(Object::as_array);
+    let mut found = Vec::new();
+    for annotation in annotations.into_iter().flatten() {
+        let annotation = file.dereference(annotation).and_then(|(_, annotation)| annotation.as_dict());
+        let Ok(appearance) = annotation.and_then(|annotation| file.get_dict_in_dict(annotation, b"AP")) else {
+            continue;
+        };
+        for (_, object) in appearance.iter() {
+            match file.dereference(object) {
+                Ok((_, Object::Stream(stream))) => found.push(stream),
+                Ok((_, Object::Dictionary(states))) => {
+                    let states = states.iter().filter_map(|(_, state)| file.dereference(state).ok());
+                    found.extend(states.filter_map(|(_, state)| state.as_stream().ok()));
+                }
+                _ => {}
+            }
+        }
+    }
+    found
 }
 
 /// Decodes a stream of at most `max` bytes that is stored as it is or deflated, as the streams of contents are. The decoder of lopdf has
@@ -244,6 +274,28 @@ mod tests {
         let file = shared(vec![content("/Fm1 Do"), content("/Fm2 Do")]);
         assert_eq!(images(&file, 1), (false, true), "the form has resources of its own");
         assert_eq!(images(&file, 2), (true, true), "the form uses the resources of the page");
+    }
+
+    #[test]
+    fn an_annotation_without_resources_keeps_those_of_its_page() {
+        let mut file = Document::with_version("1.5");
+        let image = |name: &str| Stream::new(dictionary! { "Subtype" => "Image" }, name.as_bytes().to_vec());
+        let (own, stamp, other) =
+            (file.add_object(image("own")), file.add_object(image("stamp")), file.add_object(image("other")));
+        let appearance = file.add_object(Stream::new(dictionary! { "Subtype" => "Form" }, b"/Stamp Do".to_vec()));
+        let states = dictionary! { "On" => appearance };
+        let annotation = dictionary! { "Subtype" => "Stamp", "AP" => dictionary! { "N" => states } };
+        let annotation = file.add_object(annotation);
+        let content = file.add_object(content("/Own Do"));
+        let mut page = dictionary! {
+            "Contents" => content,
+            "Annots" => vec![annotation.into()],
+            "Resources" => dictionary! { "XObject" => dictionary! { "Own" => own, "Stamp" => stamp, "Other" => other } },
+        };
+        reduce_page(&file, &mut page);
+        let kept = page.get(b"Resources").and_then(Object::as_dict).and_then(|kinds| kinds.get(b"XObject")).unwrap();
+        let kept: Vec<_> = kept.as_dict().unwrap().iter().map(|(name, _)| name.as_slice()).collect();
+        assert_eq!(kept, [&b"Own"[..], b"Stamp"]);
     }
 
     #[test]
