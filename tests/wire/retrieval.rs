@@ -191,3 +191,30 @@ async fn invariant_6_each_face_finds_the_documents_of_its_own_organization_only(
     let names_both = |body: &&String| body.contains(&first.document) && body.contains(&second.document);
     assert_eq!(bodies.iter().find(names_both), None, "no model receives documents of both");
 }
+
+#[tokio::test]
+async fn a_collection_restricts_a_search_to_the_documents_of_its_rule() {
+    let sandbox = start().await;
+    let client = sandbox.client().await;
+    let terms = client.upload("terms.txt", b"Invoices are payable within 30 days after their receipt.").await;
+    client.upload("other.txt", b"Rents are payable in advance.").await;
+    printed(&sandbox, &["tag", "create", "contracts"], "");
+    printed(&sandbox, &["document", "tag", "terms.txt", "--add", "contracts"], "");
+    let made = json_of(&sandbox, &["collection", "create", "Terms", "--tag", "contracts"]);
+    assert_eq!(json_of(&sandbox, &["collection", "show", "terms"]), made);
+    let members = json_of(&sandbox, &["collection", "documents", "terms"]);
+    assert_eq!((members.as_array().unwrap().len(), &members[0]["document_id"]), (1, &json!(terms)), "{members}");
+    let found = wait_for("the tag of the document is indexed", LIMIT, || async {
+        let found = json_of(&sandbox, &["search", "payable", "--collection", "terms"]);
+        (found != json!([])).then_some(found)
+    })
+    .await;
+    assert_eq!((found.as_array().unwrap().len(), &found[0]["document_id"]), (1, &json!(terms)), "{found}");
+
+    let changed = json_of(&sandbox, &["collection", "update", "Terms", "--no-tags", "--metadata", "year=2026"]);
+    assert_eq!((&changed["collection_id"], &changed["tag_ids"]), (&made["collection_id"], &json!([])), "{changed}");
+    assert_eq!(changed["metadata"], json!({"year": "2026"}));
+    assert_eq!(json_of(&sandbox, &["search", "payable", "--collection", "Terms"]), json!([]));
+    printed(&sandbox, &["collection", "rm", "Terms"], "");
+    assert_eq!(json_of(&sandbox, &["collection", "list"]), json!([]));
+}

@@ -16,11 +16,12 @@ use folio_passages::{Chunk, ChunkOptions, Chunking, Context, Document as Source,
 use folio_resources::{Document, TextState};
 use folio_storage::PassagesWritten;
 use folio_storage::value::{PassageHead, ServingSpace, StoredPassage, StoredSegment};
+use folio_tools::dictionary_entries;
 use folio_tools::ingestion::{ChunkOverrides, GeneratedChunks};
 use folio_types::{Code, DocumentId, Environment, Error, OrgId, Reason, Result, Timestamp, UserId};
 use tokio::task::JoinError;
 
-use crate::dictionary::{entries, relevant_terms};
+use crate::dictionary::relevant_terms;
 use crate::index::{indexed, read_all, remove_deleted, remove_document, size_name, stored_bytes, upsert};
 use crate::knowledge::Knowledge;
 use crate::language::Languages;
@@ -234,7 +235,7 @@ pub(crate) async fn divide(
     let options = fitting(options, targets);
     let stores = &knowledge.stores;
     let sections = source::read(stores, &knowledge.resources.outlines, document).await?;
-    let entries = entries(stores, &document.org).await?;
+    let entries = dictionary_entries(stores, &document.org).await?;
     let mut source = Source {
         id: document.id.clone(),
         file_name: document.name.clone(),

@@ -50,5 +50,6 @@ mod tags;
 pub mod tasks;
 mod tool;
 
+pub use dictionary::dictionary_entries;
 pub use registry::{CheckedCall, ProfileTools, Registry};
 pub use tool::*;
