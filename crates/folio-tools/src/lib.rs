@@ -41,6 +41,7 @@ mod repair;
 pub mod retrieval;
 pub mod rules;
 mod schemas;
+mod scope;
 pub mod score;
 pub mod sections;
 mod spelling;
@@ -51,4 +52,5 @@ pub mod tasks;
 mod tool;
 
 pub use registry::{CheckedCall, ProfileTools, Registry};
+pub use scope::DocumentScope;
 pub use tool::*;

@@ -141,6 +141,8 @@ async fn require_mentioned(client: &Client, mentions: &[Mention]) -> Result<(), 
             Mention::Tag(tag_id) => {
                 client.run(GetTag { tag_id }).await?;
             }
+            // The messages of this route name no collections.
+            Mention::Collection(_) => {}
         }
     }
     Ok(())
