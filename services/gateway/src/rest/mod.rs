@@ -38,6 +38,7 @@ mod stack_tables;
 mod stacks;
 mod streamed;
 mod tags;
+mod tool_uses;
 mod unserved;
 mod upload;
 mod uploads;
@@ -72,6 +73,7 @@ fn resources() -> Vec<Vec<Route>> {
         stacks::routes(),
         stack_tables::routes(),
         assistant::routes(),
+        tool_uses::routes(),
         schemas::routes(),
         prompts::routes(),
         models::routes(),
