@@ -1,4 +1,4 @@
-//! Names of documents, schemas, prompts and tags on a command line.
+//! Names of documents, schemas, prompts, tags, stacks and collections on a command line.
 
 use anyhow::{Result, bail};
 use folio_proto::v1;
@@ -36,6 +36,7 @@ named! {
     Prompt: prompt_id,
     Tag: tag_id,
     Stack: stack_id,
+    Collection: collection_id,
 }
 
 /// Returns the filter of a list for the items whose name contains a text.

@@ -2,11 +2,12 @@
 
 use anyhow::{Context as _, Result};
 use folio_proto::v1;
+use folio_proto::v1::mention::Target;
 use folio_types::profile::ASSISTANT_PROFILE;
 use serde_json::{Value, json};
 
-use super::output::View;
-use super::{DataArguments, tag};
+use super::output::{Format, View};
+use super::{DataArguments, collection, tag};
 use crate::client::{Client, explain_error};
 use crate::{documents, names};
 
@@ -18,9 +19,12 @@ pub(crate) struct Arguments {
     /// Only this document, by id or name; may be given several times. Without it, all documents are searched.
     #[arg(long = "document", value_name = "DOCUMENT", conflicts_with = "thread")]
     documents: Vec<String>,
-    /// A tag whose documents the question concerns, by id or name; may be given several times.
+    /// Only documents with this tag, by id or name; may be given several times.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
+    /// Only documents in this collection or another given one, by id or name; may be given several times.
+    #[arg(long = "collection", value_name = "COLLECTION")]
+    collections: Vec<String>,
     /// The conversation that the question continues [default: a new one].
     #[arg(long, value_name = "THREAD_ID")]
     thread: Option<String>,
@@ -30,11 +34,17 @@ pub(crate) struct Arguments {
     /// Maximum credits of the model calls.
     #[arg(long, value_name = "CREDITS")]
     budget: Option<u64>,
+    /// Print one JSON document, as --output json does.
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
     #[command(flatten)]
     data: DataArguments,
 }
 
-pub(crate) async fn run(arguments: Arguments) -> Result<()> {
+pub(crate) async fn run(mut arguments: Arguments) -> Result<()> {
+    if arguments.json {
+        arguments.data.output = Format::Json;
+    }
     let data = &arguments.data;
     data.run(async |client| ask(&client, &arguments).await).await
 }
@@ -44,13 +54,14 @@ async fn ask(client: &Client, arguments: &Arguments) -> Result<View> {
     for document in &arguments.documents {
         document_ids.push(documents::find(client, document, names::choose).await?.document_id);
     }
-    let mention = |id| v1::Mention { target: Some(v1::mention::Target::TagId(id)) };
+    let tags = tag::ids(client, &arguments.tags).await?.into_iter().map(Target::TagId);
+    let collections = collection::ids(client, &arguments.collections).await?.into_iter().map(Target::CollectionId);
     let request = v1::ChatRequest {
         profile: ASSISTANT_PROFILE.to_owned(),
         document_ids,
         thread_id: arguments.thread.clone().unwrap_or_default(),
         text: arguments.question.join(" "),
-        mentions: tag::ids(client, &arguments.tags).await?.into_iter().map(mention).collect(),
+        mentions: tags.chain(collections).map(|target| v1::Mention { target: Some(target) }).collect(),
         model: arguments.model.clone().unwrap_or_default(),
         credit_budget: arguments.budget,
         ..v1::ChatRequest::default()
@@ -93,7 +104,6 @@ fn list<'a>(answer: &'a Value, member: &str) -> impl Iterator<Item = &'a Value> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::output::Format;
     use super::*;
 
     fn completed(text: &str, answer: &Value) -> v1::Completed {

@@ -6,6 +6,7 @@
 
 pub(crate) mod ask;
 pub(crate) mod batch;
+mod collection;
 pub(crate) mod dictionary;
 mod dictionary_question;
 pub(crate) mod document;

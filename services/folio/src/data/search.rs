@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::document::entry;
 use super::output::View;
-use super::{DataArguments, tag};
+use super::{DataArguments, collection, tag};
 use crate::client::{Client, answer};
 use crate::terminal::note;
 use crate::{documents, names};
@@ -36,8 +36,8 @@ pub(crate) struct Arguments {
     /// Only passages in this language, such as de; may be given several times.
     #[arg(long = "language", value_name = "CODE")]
     languages: Vec<String>,
-    /// Only passages of documents in this collection, by id; may be given several times.
-    #[arg(long = "collection", value_name = "ID")]
+    /// Only passages of documents in this collection, by id or name; may be given several times.
+    #[arg(long = "collection", value_name = "COLLECTION")]
     collections: Vec<String>,
     /// Start of the period of the uploads, such as 2026-05-01T00:00:00Z [default: the first upload].
     #[arg(long, value_name = "TIME")]
@@ -90,7 +90,7 @@ impl Arguments {
             start_time: self.from.map(folio_proto::time::to_proto),
             end_time: self.until.map(folio_proto::time::to_proto),
             languages: self.languages.clone(),
-            collection_ids: self.collections.clone(),
+            collection_ids: collection::ids(client, &self.collections).await?,
         })
     }
 }
