@@ -10,9 +10,10 @@ use jiff::SignedDuration;
 
 use super::checker::{Evidence, ObservedAggregate, ObservedJob, ObservedThread};
 
-/// Work of jobs of which a complete run has some: the batches of a client, the runs by tags, the proposals, and the runs of the
-/// extraction agent.
-const WORK: [&str; 4] = ["batch", "run by a tag", "proposal", "run of the agent"];
+/// Work of which a complete run has some: the batches of a client, the runs by tags, the proposals, the runs of the extraction
+/// agent, and the summaries of conversations.
+const WORK: [&str; 5] = ["batch", "run by a tag", "proposal", "run of the agent", SUMMARY];
+const SUMMARY: &str = "summary";
 
 /// Contents of the journals and jobs of a run.
 #[derive(Debug, Default)]
@@ -65,6 +66,7 @@ impl Coverage {
                         self.writes.entry(call.name.clone()).or_default();
                     }
                 }
+                Entry::Summary(_) => *self.work.entry(SUMMARY).or_default() += 1,
                 Entry::Paused(paused) => expires_at = Some(paused.expires_at),
                 Entry::Outcome(outcome) => self.add_result(&names, turn, &outcome.result),
                 Entry::Ended(ended) => {

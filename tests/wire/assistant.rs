@@ -250,7 +250,7 @@ async fn the_command_line_asks_about_the_documents_of_a_tag_or_a_collection() {
     })
     .await;
     for flag in [["--tag", "subsidiary"], ["--collection", "subsidiaries"]] {
-        let output = folio(sandbox.folder(), &[&["ask", EXPENSE, "--json"], &flag[..]].concat(), &[], "");
+        let output = folio(sandbox.folder(), &[&["ask", EXPENSE, "--json"][..], &flag[..]].concat(), &[], "");
         assert!(output.status.success(), "{flag:?}: {}", text(&output.stderr));
         let found: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
         assert_eq!(found["answer"]["sources"], json!([document]), "{flag:?}: {found}");
