@@ -249,7 +249,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_result_may_be_a_value_of_a_table() {
-        let asked = |status| {
+        let computed = |status| {
             let row = |expression: &str, value: &str| json!({ "expression": expression, "value": value });
             let results = json!([row("sum(Total) of Invoices", "957.10"), row("max(Due) of Invoices", "2026-12-31")]);
             let arguments = json!({ "stack_id": "Invoices", "function": "sum" });
@@ -262,7 +262,7 @@ pub(super) mod tests {
             ("sum(Total) of Invoices", json!("957.10")),
             ("max(Due) of Invoices", json!("2026-12-31")),
         ] {
-            assert!(check(checks, answer(expression, result), &asked(CallStatus::Ok)).is_ok(), "{expression}");
+            assert!(check(checks, answer(expression, result), &computed(CallStatus::Ok)).is_ok(), "{expression}");
         }
         for (expression, result, field) in [
             ("sum(Total) of Invoices", json!(957), "#/result: "),
@@ -271,10 +271,10 @@ pub(super) mod tests {
             ("average(Total) of Invoices", json!(957.1), "#/expression: "),
             ("957.10", json!(957.1), "#/expression: "),
         ] {
-            let violation = check(checks, answer(expression, result), &asked(CallStatus::Ok)).unwrap_err();
+            let violation = check(checks, answer(expression, result), &computed(CallStatus::Ok)).unwrap_err();
             assert!(violation.starts_with(field), "{expression}: {violation}");
         }
-        let failed = asked(CallStatus::Failed);
+        let failed = computed(CallStatus::Failed);
         assert!(check(checks, answer("sum(Total) of Invoices", json!(957.1)), &failed).is_err());
     }
 
