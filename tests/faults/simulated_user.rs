@@ -48,6 +48,8 @@ pub struct SimulatedUser {
     pub log: Log,
     pub random: StdRng,
     pub refusals: Refusals,
+    /// True if the version of the cluster has the assistant.
+    pub(super) uses_assistant: bool,
     /// The thread of the conversation. Empty: it has not begun.
     pub(super) conversation: String,
     clients: BTreeMap<usize, (Connection, Client)>,
@@ -78,8 +80,19 @@ impl SimulatedUser {
         random: StdRng,
         refusals: Refusals,
     ) -> Self {
-        let (conversation, clients) = (String::new(), BTreeMap::new());
-        Self { name, tenant, document, gateways, log, random, refusals, conversation, clients, at: 0 }
+        Self {
+            name,
+            tenant,
+            document,
+            gateways,
+            log,
+            random,
+            refusals,
+            uses_assistant: false,
+            conversation: String::new(),
+            clients: BTreeMap::new(),
+            at: 0,
+        }
     }
 
     /// Works until `stop` is true. Returns the turns that never ended.
@@ -99,7 +112,8 @@ impl SimulatedUser {
     async fn turn(&mut self, number: usize) {
         let word = *WORDS.choose(&mut self.random).expect("a word");
         if word == "talk" {
-            return self.talk(number).await;
+            let is_question = self.uses_assistant && self.random.random_bool(0.5);
+            return if is_question { self.question(number).await } else { self.talk(number).await };
         }
         let text = format!("{} {word} {}-{number}", self.tenant.marker, self.name);
         let document = match word {
