@@ -3,6 +3,7 @@
 use folio_proto::v1;
 use folio_proto::v1::mention::Target;
 use folio_types::Code;
+use folio_types::profile::ASSISTANT_PROFILE;
 use serde_json::Value;
 
 use crate::connection::Client;
@@ -49,7 +50,7 @@ impl Question {
         let targets = tag_ids.into_iter().map(Target::TagId);
         let targets = targets.chain(collection_ids.into_iter().map(Target::CollectionId));
         v1::ChatRequest {
-            profile: "assistant".to_owned(),
+            profile: ASSISTANT_PROFILE.to_owned(),
             text,
             document_ids,
             thread_id,

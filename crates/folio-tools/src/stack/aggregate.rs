@@ -180,7 +180,7 @@ impl Aggregator {
             let found = column(&name)?;
             let wanted = found.checked_value(&format!("filter.{name}"), &value)?;
             let wanted = wanted.map(|value| comparable(&found, &value));
-            Ok((found, wanted))
+            Ok::<_, Error>((found, wanted))
         };
         let filter = filter.into_iter().map(condition).collect::<Result<_>>()?;
         Ok(Self { group_by, aggregates, filter, approved_only, groups: BTreeMap::new() })
