@@ -72,7 +72,7 @@ pub(crate) async fn find_to_read(context: &CallContext, id: &DocumentId) -> Resu
     {
         return Ok(document);
     }
-    let document = find(context, id).await?;
+    let document = find::<Document>(context, id).await?;
     if !ReadableDocuments::of(context).await?.contains(&document) {
         let text = format!(
             "document_id {id} is not a document of this conversation. Call retrieve_documents to find its documents."

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::chat::require_mentioned;
 use super::endpoint::post;
 use super::extract::{Client, Json};
 use super::reply::Reply;
@@ -59,6 +60,7 @@ struct AssistantAnswer {
 
 async fn ask(client: Client, Json(body): Json<AssistantQuestion>) -> Reply<Json<AssistantAnswer>> {
     let command = ChatCommand { request_id: client.request_id().cloned(), ..body.command()? };
+    require_mentioned(&client, &command.mentions).await?;
     let mut events = client.bounded(client.run(command).await?);
     while let Some(event) = events.next().await {
         let event = event?;

@@ -84,8 +84,13 @@ async fn invariant_6_threads_and_documents_of_another_organization_are_like_miss
     script_sum(&server);
     let answer = theirs.json(Method::POST, &path(&them.org), &json!({ "question": "What is 1 + 1?" })).await.json();
     let calls = server.model.calls();
+    let tag = them.tag("theirs").await;
+    let collection = json!({ "collection": { "name": "theirs", "tag_ids": [tag] } });
+    let collection = them.call_ok("CreateCollection", collection).await["collection"]["collection_id"].clone();
     for body in [
         json!({ "question": "a", "document_ids": [foreign] }),
+        json!({ "question": "a", "tag_ids": [tag] }),
+        json!({ "question": "a", "collection_ids": [collection] }),
         json!({ "question": "a", "thread_id": answer["thread_id"] }),
     ] {
         let refused = ours.json(Method::POST, &path(&us.org), &body).await;
