@@ -3,6 +3,7 @@
 
 pub mod batch;
 pub mod checker;
+mod conversation;
 mod coverage;
 mod credit_grants;
 mod incidents;

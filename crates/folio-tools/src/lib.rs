@@ -41,6 +41,7 @@ mod repair;
 pub mod retrieval;
 pub mod rules;
 mod schemas;
+mod scope;
 pub mod score;
 pub mod sections;
 mod spelling;
@@ -52,4 +53,5 @@ mod tool;
 
 pub use dictionary::dictionary_entries;
 pub use registry::{CheckedCall, ProfileTools, Registry};
+pub use scope::DocumentScope;
 pub use tool::*;

@@ -41,6 +41,7 @@ mod stacks;
 mod streamed;
 mod structure;
 mod tags;
+mod tool_uses;
 mod unserved;
 mod upload;
 mod uploads;
@@ -78,6 +79,7 @@ fn resources() -> Vec<Vec<Route>> {
         stacks::routes(),
         stack_tables::routes(),
         assistant::routes(),
+        tool_uses::routes(),
         schemas::routes(),
         prompts::routes(),
         models::routes(),
