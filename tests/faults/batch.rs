@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -32,11 +33,11 @@ const NAME: &str = "alpha batch";
 /// Credit for each document, several times the price of its model calls: the batch does not wait for credit.
 const CREDITS_PER_DOCUMENT: u64 = 100;
 /// Minimum time that the model calls of the batch take, so that faults occur meanwhile. A job runs this number of items at a time.
-const MODEL_TIME: Duration = Duration::from_secs(10);
+pub(super) const MODEL_TIME: Duration = Duration::from_secs(10);
 const ITEMS_AT_ONCE: usize = 4;
 /// Maximum time of the batch, and the time for each document in addition.
-const ENDED_WITHIN: Duration = Duration::from_secs(10 * 60);
-const ENDED_WITHIN_PER_DOCUMENT: Duration = Duration::from_secs(5);
+pub(super) const ENDED_WITHIN: Duration = Duration::from_secs(10 * 60);
+pub(super) const ENDED_WITHIN_PER_DOCUMENT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -84,7 +85,9 @@ pub async fn run(plan: Plan) -> Result<BatchReport> {
     let mut granter = create_granter(&cluster, platform, &log, &refusals, &mut random);
     let credits = CREDITS_PER_DOCUMENT * u64::try_from(plan.documents)?;
     granter.grant_permanently(&cluster.tenants[0].org, credits).await?;
-    let documents = upload(&cluster, plan.documents, &log, &refusals, &mut random).await?;
+    let file = |number| (format!("{NAME} {number}.txt"), INVOICE.to_owned());
+    let files = (0..plan.documents).map(file).collect();
+    let documents = upload(&cluster, 0, files, (&log, &refusals), &mut random).await?;
     let mut user = create_job_user(&cluster, 0, &log, &refusals, &mut random);
     let expected = match plan.is_stack {
         true => Results::Rows(user.create_stack(NAME, &documents).await.context("the stack was refused")?),
@@ -133,34 +136,35 @@ pub async fn run(plan: Plan) -> Result<BatchReport> {
     Ok(BatchReport { documents: documents.len(), results, faults: incidents.faults, time, violations, failures })
 }
 
-/// Returns the difference between the end of the job and a batch that extracted the data of each document. None: no difference.
-fn wrong_end(ended: &v1::Job, documents: usize) -> Option<String> {
+/// Returns the difference between the end of a job and one in which the item of each document is done. None: no difference.
+pub(super) fn wrong_end(ended: &v1::Job, documents: usize) -> Option<String> {
     let is_done = ended.state() == v1::JobState::Completed && usize::try_from(ended.done_items) == Ok(documents);
     let (state, done) = (ended.state().as_str_name(), ended.done_items);
-    (!is_done).then(|| format!("the batch of {documents} documents ended as {state} with {done} done items"))
+    (!is_done).then(|| format!("the job of {documents} documents ended as {state} with {done} done items"))
 }
 
-/// Returns the latency of a model call in milliseconds.
-fn model_millis(documents: usize) -> u64 {
+/// Returns the latency of the model call of a document in milliseconds.
+pub(super) fn model_millis(documents: usize) -> u64 {
     let rounds = u64::try_from(documents.div_ceil(ITEMS_AT_ONCE).max(1)).expect("a small number");
     u64::try_from(MODEL_TIME.as_millis()).expect("a few seconds") / rounds
 }
 
-/// Uploads documents with several clients. Returns their ids in order.
-async fn upload(
+/// Uploads files, each with a name and a text, with several clients of a tenant. Returns the ids of their documents in order.
+pub(super) async fn upload(
     cluster: &Cluster,
-    count: usize,
-    log: &Log,
-    refusals: &Refusals,
+    tenant: usize,
+    files: Vec<(String, String)>,
+    (log, refusals): (&Log, &Refusals),
     random: &mut StdRng,
 ) -> Result<Vec<String>> {
-    let mut uploaders = JoinSet::new();
+    let (files, mut uploaders) = (Arc::new(files), JoinSet::new());
     for first in 0..UPLOADERS {
-        let mut user = create_job_user(cluster, 0, log, refusals, random);
+        let mut user = create_job_user(cluster, tenant, log, refusals, random);
+        let files = Arc::clone(&files);
         uploaders.spawn(async move {
             let mut uploaded = Vec::new();
-            for number in (first..count).step_by(UPLOADERS) {
-                let id = user.upload(&format!("{NAME} {number}.txt"), INVOICE, false).await;
+            for (number, (name, text)) in files.iter().enumerate().skip(first).step_by(UPLOADERS) {
+                let id = user.upload(name, text, false).await;
                 uploaded.push((number, id.with_context(|| format!("document {number} cannot be read"))?));
             }
             anyhow::Ok(uploaded)

@@ -351,7 +351,7 @@ impl SimulatedUser {
         }
     }
 
-    async fn delete_document(&mut self, id: &str) {
+    pub(super) async fn delete_document(&mut self, id: &str) {
         let request_id = request_id("delete", id);
         let request = v1::DeleteDocumentRequest { document_id: id.to_owned(), request_id, ..Default::default() };
         match self.retry(call!(documents.delete_document(request))).await {

@@ -78,7 +78,13 @@ async fn create_full_organization(admin: &Client, url: &str) -> (Client, v1::Org
     let tag =
         v1::CreateTagRequest { tag: Some(v1::Tag { name: WORD.into(), ..Default::default() }), ..Default::default() };
     client.tags.clone().create_tag(tag).await.unwrap();
-    client.chat(&uploaded, &format!("What of the {WORD}?")).await.completed().await;
+    // A conversation whose first messages are summarized.
+    let events = client.chat(&uploaded, &format!("What of the {WORD}?")).await;
+    let thread = events.thread();
+    events.completed().await;
+    for _ in 0..15 {
+        client.say(&thread, &format!("And of another {WORD}?")).await.completed().await;
+    }
     client.chat(&uploaded, "write").await.pause().await;
     let question =
         v1::ChatRequest { profile: "assistant".to_owned(), text: format!("Which {WORD}?"), ..Default::default() };

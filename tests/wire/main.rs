@@ -21,6 +21,7 @@ mod documents;
 mod erasure;
 mod extract;
 mod faults;
+mod hostile_documents;
 mod images;
 mod inbox;
 mod ingestion_agents;

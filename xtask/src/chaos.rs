@@ -1,5 +1,5 @@
-//! `cargo xtask chaos`, `cargo xtask batch`, `cargo xtask outage` and `cargo xtask migrations`: run the fault programs of the tests
-//! for longer.
+//! `cargo xtask chaos`, `cargo xtask batch`, `cargo xtask ingestions`, `cargo xtask outage` and `cargo xtask migrations`: run the
+//! fault programs of the tests for longer.
 
 use std::process::Command;
 
@@ -45,6 +45,22 @@ pub(crate) struct BatchArguments {
 }
 
 #[derive(clap::Args)]
+pub(crate) struct IngestionArguments {
+    /// Number of documents.
+    #[arg(long, default_value_t = 200)]
+    documents: u16,
+    /// Minimum number of faults.
+    #[arg(long, default_value_t = 25)]
+    faults: usize,
+    /// Seed of all random choices. Default: a new one, which is printed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Number of CQL servers. With three, one is killed at a time.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    cql_nodes: u8,
+}
+
+#[derive(clap::Args)]
 pub(crate) struct OutageArguments {
     /// Seed of all random choices. Default: a new one, which is printed.
     #[arg(long)]
@@ -86,6 +102,19 @@ pub(crate) fn batch(arguments: &BatchArguments) -> Result<()> {
     }
     if arguments.stack {
         command.arg("--stack");
+    }
+    finish(&mut command)
+}
+
+/// Ingests documents on three nodes under random faults, and embeds them again with another model.
+pub(crate) fn ingestions(arguments: &IngestionArguments) -> Result<()> {
+    let mut command = program("ingestions", "dev")?;
+    command.arg("--change-model");
+    command.args(["--documents", &arguments.documents.to_string()]);
+    command.args(["--faults", &arguments.faults.to_string()]);
+    command.args(["--cql-nodes", &arguments.cql_nodes.to_string()]);
+    if let Some(seed) = arguments.seed {
+        command.args(["--seed", &seed.to_string()]);
     }
     finish(&mut command)
 }

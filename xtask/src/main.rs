@@ -61,6 +61,8 @@ enum Command {
     Chaos(chaos::Arguments),
     /// Runs a batch on three nodes under random faults and checks that each document has exactly one result.
     Batch(chaos::BatchArguments),
+    /// Ingests documents on three nodes under random faults and checks their passages, the index, the charges and deletions.
+    Ingestions(chaos::IngestionArguments),
     /// Stops one of three CQL servers during approvals and checks the results.
     Outage(chaos::OutageArguments),
     /// Replaces the processes of an older version by those of this version under load, and checks the results.
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Batch(arguments) => chaos::batch(&arguments),
+        Command::Ingestions(arguments) => chaos::ingestions(&arguments),
         Command::Outage(arguments) => chaos::outage(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),

@@ -220,6 +220,20 @@ def test_a_refused_chat_raises_its_error(server: FakeServer, both: Both) -> None
     assert raised.value.reason == folio.Reason.TURN_BUSY and len(server.of("Chat")) == 1
 
 
+def test_a_question_has_a_typed_answer(server: FakeServer, both: Both) -> None:
+    done = v1.Completed(text="1+1 = 2", answer_type="CalculationResponse", answer_json='{"expression": "1+1", "result": 2}')
+    server.script("Chat", [STARTED, chat(2, completed=done)], [STARTED, chat(2, completed=v1.Completed(text="a"))])
+    scope = {"tag_ids": ["tag_1"], "collection_ids": ["col_1"]}
+    answer = both.call(lambda client: client.ask("What is 1 + 1?", **scope, model="m"))
+    assert (answer.type, answer.value["result"], answer.text) == ("CalculationResponse", 2, "1+1 = 2")
+    assert (answer.thread_id, answer.turn_id, answer.credits) == ("thread", "turn", 0)
+    request = server.of("Chat")[0]
+    assert (request.profile, request.text, request.model) == ("assistant", "What is 1 + 1?", "m")
+    assert [mention.tag_id or mention.collection_id for mention in request.mentions] == ["tag_1", "col_1"]
+    with pytest.raises(folio.FailedPrecondition):
+        both.call(lambda client: client.ask("What?", thread_id="thread"))
+
+
 def test_a_failed_turn_is_resumed(server: FakeServer, both: Both) -> None:
     failed = v1.Failed(error=v1.Error(code="UNAVAILABLE", reason="MODEL_TIMEOUT", message="m"), retriable=True)
     server.script("Chat", [STARTED, chat(2, failed=failed)])

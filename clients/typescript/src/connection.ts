@@ -3,6 +3,7 @@
 import { create, type DescService, type MessageInitShape } from "@bufbuild/protobuf";
 import { createClient, type Client as ServiceClient, type Transport } from "@connectrpc/connect";
 import type { Approver } from "./approvals.js";
+import { answerOf, mentionsOf, type Answer, type QuestionOptions } from "./assistant.js";
 import { errorOf, errorOfMessage, FolioError } from "./errors.js";
 import * as v1 from "./gen/v1.js";
 import { itemsOf, nextRequest, type Item, type Page, type PageRequest } from "./paging.js";
@@ -117,6 +118,14 @@ export class Connection<F> {
     // The idempotency key lets a repetition join the turn.
     const requestId = fields.requestId ?? randomId();
     return this.#turn(create(v1.ChatRequestSchema, { ...fields, text, requestId }), approve, { signal });
+  }
+
+  /** Asks the assistant and returns its typed answer. */
+  async ask(question: string, options: QuestionOptions = {}): Promise<Answer> {
+    const { tagIds: _tags, collectionIds: _collections, ...fields } = options;
+    const turn = this.chat(question, { ...fields, profile: "assistant", mentions: mentionsOf(options) });
+    const completed = await turn.completed();
+    return answerOf(completed, turn.threadId, turn.turnId);
   }
 
   /** Resumes a failed turn and returns its further events. */

@@ -158,6 +158,20 @@ for (const platform of ["node", "web"] as const) {
       assert.equal(server.of("Chat").length, 1);
     });
 
+    test("a question has a typed answer", async () => {
+      const answerJson = '{"expression": "1+1", "result": 2}';
+      const value = create(v1.CompletedSchema, { text: "1+1 = 2", answerType: "CalculationResponse", answerJson });
+      const answered = event(2, { case: "completed", value });
+      server.scriptStream(conversation.chat, [started, answered], [started, completed(2, "a")]);
+      const answer = await client.ask("What is 1 + 1?", { tagIds: ["tag_1"], collectionIds: ["col_1"], model: "m" });
+      assert.deepEqual([answer.type, answer.value["result"], answer.text], ["CalculationResponse", 2, "1+1 = 2"]);
+      assert.deepEqual([answer.threadId, answer.turnId, answer.credits], ["thread", "turn", 0n]);
+      const [request] = server.of<v1.ChatRequest>("Chat");
+      assert.deepEqual([request?.profile, request?.text, request?.model], ["assistant", "What is 1 + 1?", "m"]);
+      assert.deepEqual(request?.mentions.map((mention) => mention.target.value), ["tag_1", "col_1"]);
+      await rejects(client.ask("What?", { threadId: "thread" }), "FAILED_PRECONDITION", "");
+    });
+
     test("a failed turn is resumed", async () => {
       const error = { code: "UNAVAILABLE", reason: "MODEL_TIMEOUT", message: "m" };
       const failed = event(2, { case: "failed", value: create(v1.FailedSchema, { error, retriable: true }) });

@@ -4,6 +4,7 @@
 //! `TurnPosition` and `watched_items` decide without I/O.
 
 mod approval;
+mod assistant;
 mod connection;
 mod error;
 mod extraction;
@@ -19,6 +20,7 @@ mod watched_items;
 pub mod webhook;
 
 pub use approval::{Approval, Decision};
+pub use assistant::{Answer, Question};
 pub use connection::{Authorized, Client, Connect, ConnectError, endpoint, token_source};
 pub use error::{Error, Result};
 pub use folio_proto::v1;

@@ -11,6 +11,7 @@ use serde_json::Value;
 pub use crate::graph::{NodeEnd, RoundNode, TurnNode, TurnRoutes};
 pub use crate::task::{Group, GroupTask};
 pub use crate::turn_profile::{AnswerType, TurnProfile};
+use folio_resources::CollectionId;
 use folio_resources::policy::{ApprovalRequirement, Policy};
 use folio_types::Error;
 use folio_types::message::{FinishReason, Message, MessageImage, ThinkingBlock, Usage};
@@ -226,6 +227,7 @@ pub enum Mention {
     Schema(SchemaRevId),
     Prompt(PromptRevId),
     Tag(TagId),
+    Collection(CollectionId),
 }
 
 /// One model call and the tool calls that it requested.

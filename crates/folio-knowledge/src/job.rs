@@ -3,6 +3,7 @@
 //! A repeated attempt makes a later generation from the current text. Vectors of an earlier attempt are stored or cached, and each
 //! model call has a key of its attempt in the ledger, so that it is charged once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,9 +15,10 @@ use folio_tools::item_budgets::{part_of_item, return_parts};
 use folio_types::{BudgetPart, DocumentId, Error, IngestionMode, OrgId, Reason, Result, Role, Timestamp};
 use serde_json::{Value, json};
 
+use crate::index::remove_deleted;
 use crate::ingest::{Ingested, ingest};
 use crate::knowledge::Knowledge;
-use crate::network::IngestionRun;
+use crate::network::{IngestionRun, NetworkModes};
 use crate::steward::{StewardRun, steward_run};
 
 /// Time after which a write that is not stored was refused or lost.
@@ -93,12 +95,34 @@ impl IngestionJobs {
         knowledge.with_resources(resources)
     }
 
+    /// Returns the agents that an ingestion of this job runs. None: its mode has none.
+    fn agents(&self, job: &JobHeader) -> Result<Option<&Arc<dyn NetworkModes>>> {
+        let input: IngestionInput = job.read_input()?;
+        Ok(self.knowledge.network.as_ref().filter(|_| input.mode == IngestionMode::Agentic))
+    }
+
+    /// Returns the result of an attempt that failed. A document that was deleted meanwhile is skipped, and nothing of it remains.
+    async fn failed(&self, task: &ItemTask, error: Error) -> Result<Ingested> {
+        let (org, document): (&OrgId, DocumentId) = (&task.principal.org, task.subject()?.parse()?);
+        match self.knowledge.stores.of::<Document>().get(org, &document).await {
+            Ok(None) => {
+                if let Some(agents) = self.agents(&task.job)? {
+                    agents.end(&self.knowledge, &task.job, &document).await?;
+                }
+                remove_deleted(&self.knowledge, org, &document).await?;
+                Ok(Ingested::Skipped("the document was deleted".to_owned()))
+            }
+            // The first error is the cause.
+            Ok(Some(_)) | Err(_) => Err(error),
+        }
+    }
+
     /// Runs an item in the mode `agentic`. The item has a part of the job's budget, because the agents of its run divide theirs
     /// under names that are unique in the run only.
     async fn run_agentic(&self, task: &ItemTask, input: &IngestionInput) -> Result<Ingested> {
         let (resources, org) = (&self.knowledge.resources, task.job.org());
         let part = part_of_item(resources, &task.job, task.run.item).await?;
-        let outcome = self.run(task, input, part.clone()).await;
+        let outcome = self.attempt(task, input, part.clone()).await;
         // A turn that waits or is interrupted continues with its part, also outside of an attempt.
         let is_attempted_again = outcome.as_ref().is_err_and(|error| !task.is_last_attempt(error));
         let returned = match part.filter(|_| !is_attempted_again) {
@@ -109,6 +133,18 @@ impl IngestionJobs {
     }
 
     /// `budget_part`: the part of a credit budget that pays for the item.
+    async fn attempt(
+        &self,
+        task: &ItemTask,
+        input: &IngestionInput,
+        budget_part: Option<BudgetPart>,
+    ) -> Result<Ingested> {
+        match self.run(task, input, budget_part).await {
+            Ok(ingested) => Ok(ingested),
+            Err(error) => self.failed(task, error).await,
+        }
+    }
+
     async fn run(&self, task: &ItemTask, input: &IngestionInput, budget_part: Option<BudgetPart>) -> Result<Ingested> {
         let document: DocumentId = task.subject()?.parse()?;
         let knowledge = self.paid_from(task, budget_part.as_ref());
@@ -180,7 +216,7 @@ impl JobKind for IngestionJobs {
         let ingested = match input.mode {
             IngestionMode::Agentic => self.run_agentic(&task, &input).await?,
             IngestionMode::Off | IngestionMode::Index | IngestionMode::Fast => {
-                self.run(&task, &input, task.job.budget_part()).await?
+                self.attempt(&task, &input, task.job.budget_part()).await?
             }
         };
         Ok(match ingested {
@@ -192,12 +228,10 @@ impl JobKind for IngestionJobs {
     }
 
     async fn end_job(&self, job: &JobHeader) -> Result<()> {
-        let input: IngestionInput = job.read_input()?;
-        let network = self.knowledge.network.as_ref().filter(|_| input.mode == IngestionMode::Agentic);
-        let Some(network) = network else { return Ok(()) };
+        let Some(agents) = self.agents(job)? else { return Ok(()) };
         // The attempt of a done item followed the turn to its end.
         for item in job.items.iter().filter(|item| item.state != ItemState::Done) {
-            network.end(&self.knowledge, job, &item.id.parse()?).await?;
+            agents.end(&self.knowledge, job, &item.id.parse()?).await?;
         }
         return_parts(&self.knowledge.resources, job).await
     }

@@ -42,6 +42,7 @@ mod repair;
 pub mod retrieval;
 pub mod rules;
 mod schemas;
+mod scope;
 pub mod score;
 pub mod sections;
 mod spelling;
@@ -51,5 +52,7 @@ mod tags;
 pub mod tasks;
 mod tool;
 
+pub use dictionary::dictionary_entries;
 pub use registry::{CheckedCall, ProfileTools, Registry};
+pub use scope::DocumentScope;
 pub use tool::*;

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from . import v1
 from .aio_channel import AuthorizedAsyncChannel
 from .approvals import Approval, Decision, approvals, approve_request
+from .assistant import Answer, answer_of, question_request
 from .connection import OPTIONS, credential, parse_address
 from .errors import FolioError, NotFound
 from .jobs import ENDED_JOB_STATES, extraction_of
@@ -170,6 +171,28 @@ class AsyncClient:
     ) -> AsyncTurn:
         """Sends a message and returns the events of its turn; see `Client.chat`."""
         return AsyncTurn(self, chat_request(text, document_ids=document_ids, thread_id=thread_id, **fields), approve)
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        document_ids: Sequence[str] = (),
+        tag_ids: Sequence[str] = (),
+        collection_ids: Sequence[str] = (),
+        thread_id: str = "",
+        **fields: Any,
+    ) -> Answer:
+        """Asks the assistant and returns its typed answer; see `Client.ask`."""
+        request = question_request(
+            question,
+            tag_ids=tag_ids,
+            collection_ids=collection_ids,
+            document_ids=document_ids,
+            thread_id=thread_id,
+            **fields,
+        )
+        turn = AsyncTurn(self, request, None)
+        return answer_of(await turn.completed(), turn.thread_id, turn.turn_id)
 
     def resume(self, turn_id: str, *, approve: AsyncApprover | None = None) -> AsyncTurn:
         """Resumes a failed turn and returns its further events."""

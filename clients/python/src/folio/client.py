@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 
 from . import v1
 from .approvals import Approval, Decision, approvals, approve_request
+from .assistant import Answer, answer_of, question_request
 from .channel import AuthorizedChannel
 from .connection import OPTIONS, credential, parse_address
 from .errors import FolioError, NotFound
@@ -176,6 +177,33 @@ class Client:
         `v1.ChatRequest`, such as `model` or `auto_approve`.
         """
         return Turn(self, chat_request(text, document_ids=document_ids, thread_id=thread_id, **fields), approve)
+
+    def ask(
+        self,
+        question: str,
+        *,
+        document_ids: Sequence[str] = (),
+        tag_ids: Sequence[str] = (),
+        collection_ids: Sequence[str] = (),
+        thread_id: str = "",
+        **fields: Any,
+    ) -> Answer:
+        """Asks the assistant and returns its typed answer.
+
+        `document_ids` or `thread_id`: the only documents of a new conversation, or the conversation to continue. `tag_ids`: only
+        documents with all of these tags. `collection_ids`: only documents in any of these collections. `fields`: further fields of
+        `v1.ChatRequest`, such as `model` or `credit_budget`.
+        """
+        request = question_request(
+            question,
+            tag_ids=tag_ids,
+            collection_ids=collection_ids,
+            document_ids=document_ids,
+            thread_id=thread_id,
+            **fields,
+        )
+        turn = Turn(self, request, None)
+        return answer_of(turn.completed(), turn.thread_id, turn.turn_id)
 
     def resume(self, turn_id: str, *, approve: Approver | None = None) -> Turn:
         """Resumes a failed turn and returns its further events."""

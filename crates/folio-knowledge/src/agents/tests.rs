@@ -20,7 +20,7 @@ use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::Simulated;
 use folio_tools::ingestion::NoPassages;
 use folio_tools::sections::OutlineCache;
-use folio_tools::{CallContext, Registry, ToolError, ToolKind};
+use folio_tools::{CallContext, DocumentScope, Registry, ToolError, ToolKind};
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write, WriteOutcome};
@@ -146,6 +146,7 @@ impl TurnDriver for ScriptedAgents {
             epoch: 1,
             documents: header.documents,
             subject: header.subject,
+            scope: DocumentScope::default(),
             working: WorkingState::default(),
             model: "rule".to_owned(),
             budget_part: None,

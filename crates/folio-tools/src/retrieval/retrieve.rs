@@ -7,9 +7,12 @@ use folio_types::{DocumentId, limits};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::passages::{FILTER_DOCUMENTS_MAX, FoundPassage, PassageFilter, PassageQuery, QUERY_CHARS};
+use super::passages::{
+    FILTER_COLLECTIONS_MAX, FILTER_DOCUMENTS_MAX, FoundPassage, PassageFilter, PassageQuery, QUERY_CHARS,
+};
 use crate::arguments::{self, list_of_text, number, optional, required, text};
 use crate::call::{ReadCall, read_tool};
+use crate::scope::DocumentScope;
 use crate::subject::ToolResource as _;
 use crate::tool::{CallContext, Tool, ToolError};
 
@@ -18,7 +21,7 @@ const LIMIT_MAX: u32 = 20;
 const LIMIT_DEFAULT: u32 = 8;
 /// Maximum documents of a call.
 const DOCUMENTS_MAX: usize = 100;
-const _: () = assert!(DOCUMENTS_MAX <= FILTER_DOCUMENTS_MAX);
+const _: () = assert!(DOCUMENTS_MAX <= FILTER_DOCUMENTS_MAX && limits::MENTIONS_MAX <= FILTER_COLLECTIONS_MAX);
 /// Maximum length of a snippet, in characters.
 const SNIPPET_CHARS: usize = 300;
 /// Maximum length of the titles of a section, in characters.
@@ -65,11 +68,18 @@ impl ReadCall for RetrieveDocuments {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let id = |text: &String| arguments::id::<DocumentId>("document_ids", text, Document::HINT);
         let document_ids = self.document_ids.iter().flatten().map(id).collect::<Result<Vec<_>, _>>()?;
-        let tag_ids = arguments::tag_ids(&self.tag_ids.unwrap_or_default())?;
+        let mut tag_ids = arguments::tag_ids(&self.tag_ids.unwrap_or_default())?;
+        let DocumentScope { tags, collections } = &context.scope;
+        for tag in tags {
+            if !tag_ids.contains(tag) {
+                tag_ids.push(tag.clone());
+            }
+        }
         let query = PassageQuery {
             filter: PassageFilter {
                 document_ids: permitted(context, document_ids)?,
                 tag_ids,
+                collection_ids: collections.clone(),
                 ..PassageFilter::default()
             },
             limit: self.limit.unwrap_or(LIMIT_DEFAULT),

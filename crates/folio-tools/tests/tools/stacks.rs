@@ -14,7 +14,12 @@ use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 
-async fn write<R: folio_resources::Resource>(test: &Fixture, id: &R::Id, expected: Expected, change: R::Change) {
+pub(crate) async fn write<R: folio_resources::Resource>(
+    test: &Fixture,
+    id: &R::Id,
+    expected: Expected,
+    change: R::Change,
+) {
     let key = Digest::of(format!("{id} {expected:?} {change:?}").as_bytes()).as_str().parse().unwrap();
     let (org, at) = (test.context.principal.org.clone(), test.context.resources.environment.now());
     let write = Write::by_platform(org, key, at, expected, change);
@@ -38,6 +43,24 @@ pub(crate) async fn stack(test: &Fixture) -> StackId {
         write::<Stack>(test, &id, Expected::Absent, StackChange::Create(Box::new(new))).await;
     }
     id
+}
+
+/// Defines the columns of the stack `Invoices`, and fills the totals of these documents.
+pub(crate) async fn filled_table(test: &mut Fixture, totals: &[(&DocumentId, f64)]) {
+    let id = stack(test).await;
+    let own = test.document();
+    let add_documents = totals.iter().map(|(document, _)| (*document).clone()).filter(|id| *id != own).collect();
+    let add = StackPatch { add_documents, ..StackPatch::default() };
+    write::<Stack>(test, &id, Expected::Version(1), StackChange::Update(Box::new(add))).await;
+    test.tools = Registry::standard().unwrap().profile("stack").unwrap();
+    let (subject, documents) = (test.context.subject.clone(), std::mem::take(&mut test.context.documents));
+    test.context.subject = Some(Subject::Stack(id));
+    test.ok("define_columns", columns()).await;
+    for (document, total) in totals {
+        let cells = json!({ "document_id": document, "cells": [cell("Total", json!(total))] });
+        test.ok("extract_row", cells).await;
+    }
+    (test.context.subject, test.context.documents) = (subject, documents);
 }
 
 /// Returns a turn about a stack of the fixture's document and one more.

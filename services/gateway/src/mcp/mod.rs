@@ -12,6 +12,8 @@
 mod approval;
 mod assistant;
 mod call;
+mod collections;
+mod links;
 mod message;
 mod passages;
 mod resources;

@@ -16,6 +16,8 @@ use serde_json::{Map, Value, json};
 use super::Client;
 use super::assistant;
 use super::call::{self, Outcome};
+use super::collections;
+use super::links;
 use super::message::Failure;
 use super::passages;
 use super::stacks;
@@ -52,7 +54,8 @@ pub(super) async fn list(client: &Client) -> Result<Value, Failure> {
         });
         tools.push(tool(SEARCH_DOCUMENTS, text, (properties, &[]), true));
     }
-    tools.extend(passages::tools().into_iter().filter(|(declaration, _)| may(declaration)).map(|(_, tool)| tool));
+    let of_documents = passages::tools().into_iter().chain(links::tools()).chain([collections::description()]);
+    tools.extend(of_documents.filter(|(declaration, _)| may(declaration)).map(|(_, tool)| tool));
     tools.extend(stacks::list(client));
     if may(&ChatCommand::DECLARATION) {
         tools.push(assistant::description());
@@ -128,6 +131,9 @@ pub(super) async fn call(client: &Client, mut params: Map<String, Value>) -> Res
         SEARCH_DOCUMENTS => search(client, arguments).await,
         passages::SEARCH => passages::search(client, arguments).await,
         passages::GET_SECTION => passages::section(client, arguments).await,
+        links::LIST_DOCUMENT_LINKS => links::of_document(client, arguments).await,
+        links::LIST_MISSING_LINKS => links::missing(client, arguments).await,
+        collections::SEARCH_COLLECTIONS => collections::search(client, arguments).await,
         assistant::ASK => return assistant::ask(client, arguments, &params).await,
         stacks::SEARCH_STACKS => stacks::search(client, arguments).await,
         stacks::LIST_STACK_ROWS => stacks::rows(client, arguments).await,

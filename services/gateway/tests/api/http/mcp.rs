@@ -45,6 +45,10 @@ const DOCUMENT_TOOLS: [&str; 30] = [
 /// The tools that read the tables of stacks.
 const STACK_TOOLS: [&str; 4] = ["search_stacks", "list_stack_rows", "ask_stack", "find_stack_conflicts"];
 
+/// The tools that read documents without a turn.
+const SEARCH_TOOLS: [&str; 6] =
+    ["search_documents", "search", "get_section", "list_document_links", "list_missing_links", "search_collections"];
+
 /// Sends a message of a client with a handshake, which reads no stream.
 async fn post(http: &Http, message: &Value) -> Answer {
     http.json(Method::POST, "/mcp", message).await
@@ -97,8 +101,7 @@ async fn every_message_needs_a_token_and_every_tool_its_role_and_scope() {
 
     let viewer = Http::new(&server, &server.user(&org, Role::Viewer).await);
     let tools = tool_names(&viewer).await;
-    let searches = ["search_documents", "search", "get_section"];
-    let expected = [&searches[..], &STACK_TOOLS, &["get_turn"]].concat();
+    let expected = [&SEARCH_TOOLS[..], &STACK_TOOLS, &["get_turn"]].concat();
     assert_eq!(tools, expected, "a viewer runs no turns");
     assert_eq!(reason(&call(&viewer, "list_tags", json!({"document": document})).await), "ROLE_NOT_ALLOWED");
     let found = call(&viewer, "search_documents", json!({"name": "a"})).await;
@@ -144,7 +147,7 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
         assert_eq!(without(of_theirs, id), without(of_missing, other));
     };
     for tool in tool_names(&ours).await {
-        let others = ["search_documents", "search", "get_section", "ask", "get_turn", "cancel_turn"];
+        let others = [&SEARCH_TOOLS[..], &["ask", "get_turn", "cancel_turn"]].concat();
         if others.contains(&tool.as_str()) || STACK_TOOLS.contains(&tool.as_str()) {
             continue;
         }
@@ -202,6 +205,41 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
     let (of_theirs, of_missing) = (read(section.clone()).await, read(section.replace(&foreign, &missing)).await);
     assert_eq!(reason(&of_theirs), "NOT_FOUND", "{of_theirs}");
     same(&of_theirs, &foreign, &of_missing, &missing);
+    let links = async |id: &str| call(&ours, "list_document_links", json!({"document_id": id})).await;
+    let (of_theirs, of_missing) = (links(&foreign).await, links(&missing).await);
+    assert_eq!(reason(&of_theirs), "NOT_FOUND", "{of_theirs}");
+    same(&of_theirs, &foreign, &of_missing, &missing);
+    let collections = json!({"collection": {"name": "Theirs", "metadata": {"year": "2026"}}});
+    them.call_ok("CreateCollection", collections).await;
+    for (tool, member) in [("search_collections", "collections"), ("list_missing_links", "links")] {
+        assert_eq!(call(&ours, tool, json!({})).await["structuredContent"][member], json!([]), "{tool}");
+    }
+    let found = call(&theirs, "search_collections", json!({"name": "their"})).await;
+    assert_eq!(found["structuredContent"]["collections"][0]["name"], "Theirs", "{found}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_links_of_a_document_and_missing_targets_are_listed() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let http = Http::new(&server, &client);
+    let annex = client.ready_document("annex.txt", "Prices").await.document_id;
+    let text = "See annex.txt and https://example.com/schedule.pdf for details.";
+    let document = client.ready_document("contract.txt", text).await.document_id;
+    for document in [&annex, &document] {
+        client.call_ok("ResolveDocumentLinks", json!({"document_id": document})).await;
+    }
+    let all = call(&http, "list_document_links", json!({"document_id": document})).await;
+    let links = all["structuredContent"]["links"].as_array().unwrap();
+    let of = |status: &str| links.iter().find(|link| link["status"] == status).unwrap_or_else(|| panic!("{all}"));
+    assert_eq!(of("matched")["documents"][0]["document_name"], "annex.txt");
+    assert_eq!(of("missing")["target"], "https://example.com/schedule.pdf");
+    let some = call(&http, "list_document_links", json!({"document_id": document, "status": "matched"})).await;
+    assert_eq!(some["structuredContent"]["links"], json!([of("matched")]));
+    let missing = call(&http, "list_missing_links", json!({})).await;
+    let link = &missing["structuredContent"]["links"][0];
+    assert_eq!((&link["target"], &link["document_ids"]), (&of("missing")["target"], &json!([document])), "{missing}");
     server.stop().await;
 }
 
