@@ -269,7 +269,8 @@ pub enum StackRowChange {
         document: DocumentId,
     },
     /// Writes values of an agent, and creates a missing row. Protected cells do not change: the caller has checked them, and a person
-    /// may have changed a cell since. Cells of removed columns are removed.
+    /// may have changed a cell since. Neither do cells of a later revision of their column, which the caller has not read. Cells of
+    /// removed columns are removed.
     Fill {
         stack: StackId,
         document: DocumentId,
@@ -359,7 +360,8 @@ impl StackRow {
             let column = columns.iter().find(|column| column.number == new.column);
             let stored = row.cells.get(&new.column);
             let is_protected = stored.zip(column).is_some_and(|(cell, column)| cell.is_protected(column));
-            if !is_protected {
+            let is_newer = stored.is_some_and(|cell| cell.revision > new.revision);
+            if !is_protected && !is_newer {
                 row.cells.insert(new.column, Cell::filled(write, new, rule));
             }
         }

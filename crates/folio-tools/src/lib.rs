@@ -8,7 +8,7 @@
 //!
 //! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`ingestion`] contains the steps and the tools that turn
 //! documents into passages. [`images`] has images of documents described by models. [`mcp`] contains the port to the MCP servers of
-//! organizations. [`policy`] evaluates the approval policy of the organization. [`links`] resolves links between documents. [`score`]
+//! organizations. [`item_budgets`] divides the credit budget of a job among its items. [`policy`] evaluates the approval policy of the organization. [`links`] resolves links between documents. [`score`]
 //! compares extracted values with expected ones, for evaluations. [`stack`] contains the tools, the aggregates and the jobs of tables
 //! over many documents.
 
@@ -26,6 +26,7 @@ pub mod graph;
 mod help;
 pub mod images;
 pub mod ingestion;
+pub mod item_budgets;
 pub mod links;
 pub mod mcp;
 mod models;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use folio_history::TurnRecord;
 use folio_history::event::Event;
-use folio_history::journal::{Entry, Intent, Mention};
+use folio_history::journal::{Entry, Intent, Mention, SUMMARY_ROUND};
 use folio_history::thread::Append;
 use folio_metering::{BudgetMeter, BudgetScope, OperationMeter, SharedMeter};
 use folio_tools::{CallContext, DocumentScope, ToolResources};
@@ -20,7 +20,7 @@ use crate::context::ContextLoader;
 use crate::current_access::{Requester, WaitedCall};
 use crate::request_parts::RequestParts;
 use crate::supervisor::StopReason;
-use crate::turn::{Command, Effect, ModelCall, SUMMARY_ROUND, ToolRun};
+use crate::turn::{Command, Effect, ModelCall, ToolRun};
 use crate::work::{ModelWork, TaskContext, ToolWork, UsageRecorder};
 
 impl State {

@@ -116,6 +116,16 @@ fn an_agent_replaces_no_value_of_a_person() {
 }
 
 #[test]
+fn a_late_value_for_an_earlier_revision_replaces_no_newer_one() {
+    let changed = Column { revision: 2, ..total() };
+    let newer = FilledCell { revision: 2, ..cell(Some(json!(2)), 0.9, false) };
+    let row = after(fill(vec![newer], changed.clone(), None), Some(&filled(json!(957)))).unwrap();
+    let late = after(fill(vec![cell(Some(json!(1)), 0.9, false)], total(), None), Some(&row)).unwrap();
+    assert_eq!((late.cells[&1].value.clone(), late.version), (Some(json!(2)), row.version));
+    assert!(!late.is_missing(&changed));
+}
+
+#[test]
 fn a_changed_column_is_missing_until_it_is_filled_again() {
     let (row, changed) = (filled(json!(957)), Column { revision: 2, ..total() });
     assert!(!row.is_missing(&total()));

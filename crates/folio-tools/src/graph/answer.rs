@@ -1,6 +1,7 @@
 //! Checks of the answer of a node by code, and the members that the server adds.
 
 use folio_history::TurnRecord;
+use folio_history::graph::PASSAGES;
 use folio_history::journal::{CallStatus, TurnNode};
 use folio_types::Timestamp;
 use folio_types::profile::{AnswerCheck, NodeKind};
@@ -47,7 +48,7 @@ pub fn checked_answer(
         members.insert("timestamp".to_owned(), now.to_string().into());
     }
     if let Some(passages) = passages {
-        members.insert("passages".to_owned(), passages.into());
+        members.insert(PASSAGES.to_owned(), passages.into());
     }
     Ok(Value::Object(members))
 }
@@ -81,8 +82,15 @@ fn calculation_problem(members: &Map<String, Value>, record: &TurnRecord) -> Opt
         match call.call.name.as_str() {
             CALCULATOR => {
                 let computed = call.arguments().get("expression").and_then(Value::as_str);
-                let computed = computed.filter(|computed| is_same_expression(computed, expression));
-                values.extend(computed.and_then(|computed| evaluate(computed).ok()).map(|value| value.to_string()));
+                if computed.is_some_and(|computed| is_same_expression(computed, expression)) {
+                    // Expressions that differ in blanks only may differ in their values: "1 2" has none.
+                    match evaluate(expression) {
+                        Ok(value) => values.push(value.to_string()),
+                        Err(error) => {
+                            return Some(format!("#/expression: {error}; use exactly the expression of the call"));
+                        }
+                    }
+                }
             }
             ASK_TABLE => {
                 values.extend(call.result.iter().flat_map(|result| values_of(&result.content, expression)));
@@ -243,6 +251,11 @@ pub(super) mod tests {
             let violation = check(checks, answer(json!(2496)), &not_computed).unwrap_err();
             assert!(violation.starts_with("#/expression: "), "{violation}");
         }
+        let split = json!({ "expression": "42 00-(1200+0.12*4200)", "result": 9999 });
+        assert!(
+            check(checks, split, &computed(CallStatus::Ok)).is_err(),
+            "blanks do not replace the check of the result"
+        );
         let other = json!({ "expression": "4200 - 1704", "result": 2496 });
         assert!(check(checks, other, &computed(CallStatus::Ok)).is_err(), "another expression");
     }

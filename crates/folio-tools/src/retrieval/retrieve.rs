@@ -116,7 +116,7 @@ fn row(passage: &FoundPassage) -> Value {
         "document_id": passage.document,
         "document_name": passage.document_name,
         "section_id": passage.section_id,
-        "section": passage.section_titles.join(" > ").chars().take(TITLES_CHARS).collect::<String>(),
+        "section": printable(passage.section_titles.join(" > ").chars().take(TITLES_CHARS)),
         "page": passage.page,
         "snippet": snippet(passage),
         "score": (passage.score * 1e4).round() / 1e4,
@@ -131,10 +131,15 @@ fn snippet(passage: &FoundPassage) -> String {
         true => first.saturating_sub(BEFORE_CHARS).min(total - SNIPPET_CHARS),
         false => 0,
     };
-    let kept: String = passage.text.chars().skip(start).take(SNIPPET_CHARS).collect();
+    let kept = printable(passage.text.chars().skip(start).take(SNIPPET_CHARS));
     let line = kept.split_whitespace().collect::<Vec<_>>().join(" ");
     let (before, after) = (if start > 0 { "…" } else { "" }, if start + SNIPPET_CHARS < total { "…" } else { "" });
     format!("{before}{line}{after}")
+}
+
+/// Replaces control characters, which take six bytes as JSON and may come from fonts without a mapping to characters.
+fn printable(text: impl Iterator<Item = char>) -> String {
+    text.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -190,5 +195,14 @@ mod tests {
     fn the_longest_result_fits_into_a_tool_result() {
         let row_bytes = 4 * (SNIPPET_CHARS + TITLES_CHARS + limits::NAME_CHARS) + 600;
         assert!(row_bytes * LIMIT_MAX as usize <= limits::TOOL_RESULT_BYTES);
+        for hostile in ["\u{1}", "\u{7f}", "\"", "\\", "\n", "𝄞"] {
+            let passage = FoundPassage {
+                document_name: "𝄞".repeat(limits::NAME_CHARS),
+                section_titles: vec![hostile.repeat(2 * TITLES_CHARS)],
+                ..passage(&hostile.repeat(2 * SNIPPET_CHARS), Some(3))
+            };
+            let bytes = row(&passage).to_string().len();
+            assert!(bytes <= row_bytes, "{hostile:?}: {bytes}");
+        }
     }
 }
