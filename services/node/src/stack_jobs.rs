@@ -91,6 +91,6 @@ impl JobKind for StackPlanJobs {
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
         let (stack, input): (StackId, StackPlanInput) = (task.subject()?.parse()?, task.job.read_input()?);
-        plan_fill(&self.resources, &task.principal, &task.job.id, &stack, &input).await
+        plan_fill(&self.resources, &task.principal, &stack, &input).await
     }
 }

@@ -164,14 +164,13 @@ fn not_stored(subject: &str) -> Error {
 }
 
 /// Creates the job that fills the rows of a stack after a change of the stack, and returns the outcome of the item of a
-/// planning job. Idempotent.
+/// planning job. Idempotent: a version of the stack has one such job.
 ///
 /// # Errors
 /// `STORE_UNAVAILABLE` if the change may be stored later; `QUEUE_FULL`.
 pub async fn plan_fill(
     resources: &ToolResources,
     principal: &Principal,
-    planner: &JobId,
     stack: &StackId,
     input: &StackPlanInput,
 ) -> Result<Value> {
@@ -193,8 +192,10 @@ pub async fn plan_fill(
     }
     let fill =
         StackFillInput { stack: stack.id.clone(), model: None, credit_budget: auto_fill.credit_budget, cause: None };
+    // A repeated write has planning jobs of its own. All of them create the same job, so that no row is filled twice.
+    let version = stack.version.to_string();
     let new = NewJob {
-        id: JobId::derive(&["filling of a stack", planner.as_str()]),
+        id: JobId::derive(&["filling of a stack", org.as_str(), stack.id.as_str(), &version]),
         principal: principal.clone(),
         kind: STACK_FILL_KIND.to_owned(),
         input: json!(fill),

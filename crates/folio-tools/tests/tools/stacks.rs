@@ -205,11 +205,12 @@ async fn an_automatic_job_waits_for_the_write_that_causes_it() {
     let pending = start_fill(&resources, &principal, &job, &other, &input, None).await.unwrap_err();
     assert_eq!(pending.reason, Reason::StoreUnavailable);
 
-    let plan = async |version: u64| plan_fill(&resources, &principal, &job, &id, &StackPlanInput { version, at }).await;
+    let plan = async |version: u64| plan_fill(&resources, &principal, &id, &StackPlanInput { version, at }).await;
     assert_eq!(plan(99).await.unwrap_err().reason, Reason::StoreUnavailable);
     let planned = plan(3).await.unwrap();
     assert_eq!(planned["documents"], json!(2));
     assert_eq!(plan(3).await.unwrap(), planned, "a later attempt");
+    assert_eq!(plan(2).await.unwrap(), planned, "the planning job of an earlier change");
     let created: JobId = planned["job_id"].as_str().unwrap().parse().unwrap();
     let header = resources.stores.jobs.header(&principal.org, &created).await.unwrap().unwrap();
     assert_eq!((header.kind.as_str(), header.items.len()), ("stack_fill", 2));
