@@ -15,6 +15,7 @@ mod call;
 mod message;
 mod passages;
 mod resources;
+mod stack_calls;
 mod stacks;
 mod tools;
 
