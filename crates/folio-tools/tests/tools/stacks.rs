@@ -9,7 +9,7 @@ use folio_tools::stack::{FillStart, check_filled, member_ids, plan_fill, start_f
 use folio_tools::{Registry, ToolError};
 use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::profile::Subject;
-use folio_types::{Digest, DocumentId, JobId, Reason, StackId};
+use folio_types::{CallId, Digest, DocumentId, JobId, Reason, StackId, TurnId};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
@@ -191,6 +191,38 @@ async fn an_item_runs_a_turn_only_if_cells_are_missing() {
     let outside = test.add_document("outside.txt", &["Total: 9"], &[]).await;
     assert_eq!(start(&outside).await, skipped("the document is not in the stack"));
     assert_eq!(start(&DocumentId::derive(&["missing"])).await, skipped("the document was deleted"));
+}
+
+#[tokio::test]
+async fn an_item_fills_only_the_cells_of_a_changed_column() {
+    let (mut test, id, document) = begun().await;
+    test.context.documents.clear();
+    test.ok("define_columns", columns()).await;
+    let filled = |cells: Value| json!({ "document_id": document, "cells": cells });
+    test.ok("extract_row", filled(json!([cell("Total", json!(1)), cell("Kind", json!("note"))]))).await;
+    let before = row(&test, &id, &document).await;
+    let mut changed = columns();
+    changed["columns"][0]["description"] = json!("The gross amount.");
+    test.ok("define_columns", changed).await;
+
+    let (resources, principal, job) =
+        (test.context.resources.clone(), test.context.principal.clone(), JobId::derive(&["fill"]));
+    let input = StackFillInput { stack: id.clone(), model: None, credit_budget: None, cause: None };
+    test.environment.advance(std::time::Duration::from_secs(1));
+    let started = start_fill(&resources, &principal, &job, &document, &input, None).await.unwrap();
+    let FillStart::Run(run) = started else { panic!("no turn") };
+    test.tools = Registry::standard().unwrap().profile("stack_row").unwrap();
+    test.context.documents = vec![document.clone()];
+    test.context.call = CallId::new(TurnId::new(run.thread, 1), 1, 1);
+    let both = filled(json!([cell("Total", json!(120.5)), cell("Kind", json!("invoice"))]));
+    test.assert_errors("extract_row", [(both, "\"Kind\": the cell was filled before")]).await;
+    test.ok("extract_row", filled(json!([cell("Total", json!(120))]))).await;
+    // The turn may correct a cell that it has filled.
+    test.ok("update_cell", json!({ "document_id": document, "column": "Total", "value": 120.5, "confidence": 1 }))
+        .await;
+    let after = row(&test, &id, &document).await;
+    assert_eq!((&after.cells[&1].value, after.cells[&1].revision), (&Some(json!(120.5)), 2));
+    assert_eq!(after.cells[&2], before.cells[&2]);
 }
 
 #[tokio::test]
