@@ -37,7 +37,7 @@ async fn the_command_line_serves_a_table_from_the_proposal_of_its_columns_to_its
     printed(folder, &["login", &url], &format!("{token}\n"));
     std::fs::write(folder.join("invoice.txt"), INVOICE).unwrap();
     json_of(folder, &["document", "add", "invoice.txt"]);
-    let stack = |arguments: &[&str]| json_of(folder, &[&["stack"], arguments].concat());
+    let stack = |arguments: &[&str]| json_of(folder, &[&["stack"][..], arguments].concat());
     stack(&["create", "bills", "--document", "invoice.txt", "--approve-from", "0.8"]);
 
     let proposed = stack(&["message", "bills", "What do we owe?"]);
@@ -55,14 +55,14 @@ async fn the_command_line_serves_a_table_from_the_proposal_of_its_columns_to_its
     assert_eq!(ended["state"], "completed", "{ended}");
     assert_eq!(stack(&["rows", "bills", "--waiting"]).as_array().map(Vec::len), Some(1));
     let row = ["bills", "invoice.txt"];
-    let cells = stack(&[&["row"], &row[..]].concat());
+    let cells = stack(&[&["row"][..], &row].concat());
     let states = |cells: &Value| [0, 1].map(|at: usize| (cells[at]["state"].clone(), cells[at]["waiting"].clone()));
     assert_eq!(states(&cells), [(json!("approved"), json!(false)), (json!("filled"), json!(true))], "{cells}");
     for (command, expected) in [("approve", "approved"), ("reject", "rejected"), ("reset", "filled")] {
-        let decided = stack(&[&[command], &row[..], &["Total"]].concat());
+        let decided = stack(&[&[command][..], &row, &["Total"]].concat());
         assert_eq!(decided["states"]["Total"], expected, "{decided}");
     }
-    stack(&[&["set"], &row[..], &["Total", "957.5"]].concat());
+    stack(&[&["set"][..], &row, &["Total", "957.5"]].concat());
     assert_eq!(stack(&["ask", "bills", "sum:Total"])[0]["sum:Total"], "957.5 EUR");
 
     std::fs::write(folder.join("column.json"), r#"{"name": "Gross", "type": "number"}"#).unwrap();
