@@ -130,11 +130,11 @@ pub async fn start_fill(
     Ok(FillStart::Run(run))
 }
 
-/// Returns the outcome of an item whose turn has ended.
+/// Returns the outcome of an item whose turn is over. The item is done if no cell of the row is missing, also after a failed turn.
 ///
 /// # Errors
-/// `NO_EXTRACTION` if a cell of the row is missing; `reason` is part of the message.
-pub async fn check_filled(stores: &Stores, org: &OrgId, run: &FillRun, reason: &str) -> Result<Value> {
+/// `ended` with the names of the missing columns.
+pub async fn check_filled(stores: &Stores, org: &OrgId, run: &FillRun, mut ended: Error) -> Result<Value> {
     let row = StackRowId::of(&run.stack, &run.document);
     let Some(stack) = stores.of::<Stack>().get(org, &run.stack).await? else {
         return Ok(json!({ "skipped": "the stack was deleted" }));
@@ -144,8 +144,8 @@ pub async fn check_filled(stores: &Stores, org: &OrgId, run: &FillRun, reason: &
         return Ok(filled_as(&row));
     }
     let named: Vec<String> = missing.iter().take(NAMED_MAX).map(|column| format!("{:?}", column.name())).collect();
-    let message = format!("{reason}; columns that are not filled: {}", named.join(", "));
-    Err(Error::precondition(Reason::NoExtraction, message))
+    ended.message = format!("{}; columns that are not filled: {}", ended.message, named.join(", "));
+    Err(ended)
 }
 
 /// Returns the columns whose cells of a document are missing.

@@ -9,7 +9,7 @@ use folio_tools::stack::{FillStart, check_filled, member_ids, plan_fill, start_f
 use folio_tools::{Registry, ToolError};
 use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::profile::Subject;
-use folio_types::{CallId, Digest, DocumentId, JobId, Reason, StackId, TurnId};
+use folio_types::{CallId, Digest, DocumentId, Error, JobId, Reason, StackId, TurnId};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
@@ -177,13 +177,14 @@ async fn an_item_runs_a_turn_only_if_cells_are_missing() {
     assert_eq!(start(&other).await, Ok(FillStart::Run(run.clone())), "a later attempt");
     let header = stores.threads.header(org, &run.thread).await.unwrap().unwrap();
     assert_eq!((header.subject, header.profile.as_str()), (Some(Subject::Stack(id.clone())), "stack_row"));
-    let failed = check_filled(stores, org, &run, "the agent ended its turn").await.unwrap_err();
-    assert_eq!(failed.reason, Reason::NoExtraction);
+    let ended = || Error::precondition(Reason::BudgetExhausted, "the budget is exhausted");
+    let failed = check_filled(stores, org, &run, ended()).await.unwrap_err();
+    assert_eq!(failed.reason, Reason::BudgetExhausted);
     assert!(failed.message.contains("\"Total\", \"Kind\""), "{failed}");
 
     let cells = json!({ "document_id": other, "cells": [cell("Total", json!(7)), cell("Kind", Value::Null)] });
     test.ok("extract_row", cells).await;
-    let done = check_filled(stores, org, &run, "").await.unwrap();
+    let done = check_filled(stores, org, &run, ended()).await.unwrap();
     assert_eq!(start(&other).await, Ok(FillStart::Done(done)));
     let stack = stores.of::<Stack>().get(org, &id).await.unwrap().unwrap();
     let first = member_ids(stores, org, &stack).await.unwrap().remove(0);
