@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use folio_resources::{
     Column, Document, FilledCell, STACK_COLUMNS_MAX, Stack, StackRow, StackRowChange, folded, member_path,
 };
-use folio_types::Timestamp;
+use folio_types::TurnId;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -74,11 +74,11 @@ pub(super) async fn checked(
     }
     check_ready(document)?;
     let row = row_of(context, stack, &document.id).await?;
-    let since = filling_since(context).await?;
+    let only_missing = only_document(context).map(|_| &context.call.turn);
     let (mut cells, mut quotes, mut problems) = (Vec::new(), BTreeMap::new(), Vec::new());
     let mut data = Map::new();
     for argument in arguments {
-        match cell(stack, (row.as_ref(), since), argument) {
+        match cell(stack, (row.as_ref(), only_missing), argument) {
             Ok((column, cell, quote)) => {
                 let is_repeated = cells.iter().any(|other: &FilledCell| other.column == cell.column);
                 if is_repeated {
@@ -120,21 +120,11 @@ pub(super) async fn checked(
     Ok(CheckedCells { row, change })
 }
 
-/// Returns the start of a turn that only fills missing cells: that of an item of a filling job. None: the turn may also replace cells.
-async fn filling_since(context: &CallContext) -> Result<Option<Timestamp>, ToolError> {
-    if only_document(context).is_none() {
-        return Ok(None);
-    }
-    let (threads, org) = (&context.resources.stores.threads, &context.principal.org);
-    // The thread of an item is created when its turn starts.
-    Ok(threads.header(org, &context.call.turn.thread).await?.map(|header| header.created_at))
-}
-
-/// Returns the column and the value of a cell, and its quote. `since`: cells that are not missing and that were written before this
-/// time are refused, so that a changed column fills only its own cells. None: no cell is refused for this reason.
+/// Returns the column and the value of a cell, and its quote. `only_missing`: the turn of an item of a filling job, which writes only
+/// cells that are missing or that it has written itself. None: a conversation, which may also replace other cells.
 fn cell<'a>(
     stack: &'a Stack,
-    (row, since): (Option<&StackRow>, Option<Timestamp>),
+    (row, only_missing): (Option<&StackRow>, Option<&TurnId>),
     argument: &CellArgument,
 ) -> Result<(&'a Column, FilledCell, Option<PageQuote>), String> {
     let column = stack.column(&argument.column).map_err(|error| error.message)?;
@@ -144,7 +134,8 @@ fn cell<'a>(
         return Err(format!("column {name:?}: a person entered the value or decided about it; omit the column"));
     }
     let is_missing = row.is_none_or(|row| row.is_missing(column));
-    if !is_missing && stored.zip(since).is_some_and(|(cell, since)| cell.at < since) {
+    let is_of_other = |turn: &TurnId| stored.is_some_and(|cell| cell.turn.as_ref() != Some(turn));
+    if !is_missing && only_missing.is_some_and(is_of_other) {
         return Err(format!("column {name:?}: the cell was filled before, and is not missing; omit the column"));
     }
     let value = column.value(&argument.value).map_err(|problem| format!("column {name:?}: the value {problem}"))?;

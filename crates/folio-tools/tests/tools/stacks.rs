@@ -209,7 +209,6 @@ async fn an_item_fills_only_the_cells_of_a_changed_column() {
     let (resources, principal, job) =
         (test.context.resources.clone(), test.context.principal.clone(), JobId::derive(&["fill"]));
     let input = StackFillInput { stack: id.clone(), model: None, credit_budget: None, cause: None };
-    test.environment.advance(std::time::Duration::from_secs(1));
     let started = start_fill(&resources, &principal, &job, &document, &input, None).await.unwrap();
     let FillStart::Run(run) = started else { panic!("no turn") };
     test.tools = Registry::standard().unwrap().profile("stack_row").unwrap();
