@@ -24,6 +24,8 @@ export type CellAction = "approve" | "reject" | "edit" | "open";
 interface GridProps {
   readonly columns: readonly v1.StackColumn[];
   readonly rows: readonly v1.StackRow[];
+  /** True if further rows exist that are not loaded. */
+  readonly hasMore: boolean;
   readonly selected: Position | undefined;
   readonly onSelect: (position: Position) => void;
   readonly onAction: (position: Position, action: CellAction) => void;
@@ -35,7 +37,7 @@ interface GridProps {
  * The table, of which only the visible rows are rendered. Keys: the arrows, Home and End move; Enter opens the evidence, e edits, a approves,
  * r rejects.
  */
-export function Grid({ columns, rows, selected, onSelect, onAction, onEnd }: GridProps) {
+export function Grid({ columns, rows, hasMore, selected, onSelect, onAction, onEnd }: GridProps) {
   const scroll = useRef<HTMLDivElement>(null);
   const [active, setActive] = useState<Position>({ row: 0, column: 0 });
   const virtual = useVirtualizer({
@@ -74,7 +76,7 @@ export function Grid({ columns, rows, selected, onSelect, onAction, onEnd }: Gri
   };
   return (
     <div ref={scroll} className={classes["scroll"]} onKeyDown={onKeyDown}>
-      <div className={classes["table"]} role="grid" aria-label="Table" aria-rowcount={rows.length + 1} aria-colcount={columns.length + 1} aria-multiselectable={false}>
+      <div className={classes["table"]} role="grid" aria-label="Table" aria-rowcount={hasMore ? -1 : rows.length + 1} aria-colcount={columns.length + 1} aria-multiselectable={false}>
         <div role="rowgroup" className={classes["head"]}>
           <div role="row" aria-rowindex={1} className={classes["row"]} style={{ ...template, height: HEAD_PX }}>
             <span role="columnheader" aria-colindex={1} className={`${classes["cell"]} ${classes["name"]}`}>Document</span>

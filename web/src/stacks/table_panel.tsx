@@ -98,7 +98,7 @@ export function TablePanel({ stack, canWrite }: { readonly stack: v1.Stack; read
                 onReload={() => { change.reset(); reload(); }}
               />
             )}
-            <Grid columns={columns} rows={rows} selected={selected} onSelect={select} onAction={onAction} onEnd={onEnd} />
+            <Grid columns={columns} rows={rows} hasMore={hasNextPage} selected={selected} onSelect={select} onAction={onAction} onEnd={onEnd} />
             {isFetchNextPageError && <ErrorNotice error={list.error} actions={{ retry: () => void fetchNextPage() }} />}
           </>
         )}
