@@ -88,7 +88,7 @@ export function useLiveTable(stackId: string): void {
               // The stream omits the list of documents.
               if (known?.etag !== current.etag) void queries.invalidateQueries({ queryKey: stackKey(stackId) });
               // Changes before the start of a stream, and those of another revision of the columns, are read again.
-              if (isFirst || known?.etag !== current.etag) void queries.invalidateQueries({ queryKey: rowsKey(stackId) });
+              if (isFirst || known?.etag !== current.etag) await readAgain(queries, stackId);
               isFirst = false;
             }
           }
@@ -105,6 +105,12 @@ export function useLiveTable(stackId: string): void {
       flush();
     }
   });
+}
+
+/** Reads the rows again. A read that is in progress may have started before a change, and is cancelled. */
+async function readAgain(queries: QueryClient, stackId: string): Promise<void> {
+  await queries.cancelQueries({ queryKey: rowsKey(stackId) });
+  void queries.invalidateQueries({ queryKey: rowsKey(stackId) });
 }
 
 /** Waits, at most until the signal is aborted. */
