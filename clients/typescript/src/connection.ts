@@ -157,8 +157,10 @@ export class Connection<F> {
   }
 
   /** Returns the items that wait for the caller, and then each change, without end. */
-  watchInbox(filter = "", watch?: StreamOptions): AsyncGenerator<v1.WatchInboxResponse, void> {
-    return this.#watch((options) => this.service(v1.InboxService).watchInbox({ filter }, options), watch);
+  async *watchInbox(filter = "", watch?: StreamOptions): AsyncGenerator<v1.WatchInboxResponse, void> {
+    // Loaded on demand: the messages of an inbox contain those of many services, and a page shows its first view without them.
+    const { InboxService } = await import("./gen/folio/v1/inbox_pb.js");
+    yield* this.#watch((options) => this.service(InboxService).watchInbox({ filter }, options), watch);
   }
 
   /** Returns the turns that wait for a decision of the caller, and then each change, without end. */
