@@ -209,7 +209,7 @@ impl SimulatedUser {
     }
 
     /// Resumes the open jobs of the tenant that wait for credit or a store.
-    async fn resume_waiting_jobs(&mut self) {
+    pub(super) async fn resume_waiting_jobs(&mut self) {
         let request = v1::ListJobsRequest { filter: "open:true".to_owned(), page_size: 100, ..Default::default() };
         if let Ok(listed) = self.retry(call!(jobs.list_jobs(request))).await {
             for job in listed.into_inner().jobs.iter().filter(|job| job.state() == v1::JobState::Waiting) {

@@ -41,6 +41,7 @@ mod retrieval;
 mod sandbox;
 mod screen;
 mod settings;
+mod stacks;
 mod telemetry;
 mod terminal;
 mod tokens;

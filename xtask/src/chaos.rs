@@ -1,5 +1,5 @@
-//! `cargo xtask chaos`, `cargo xtask batch`, `cargo xtask ingestions`, `cargo xtask outage` and `cargo xtask migrations`: run the
-//! fault programs of the tests for longer.
+//! `cargo xtask chaos`, `cargo xtask batch`, `cargo xtask stack`, `cargo xtask ingestions`, `cargo xtask outage` and
+//! `cargo xtask migrations`: run the fault programs of the tests for longer.
 
 use std::process::Command;
 
@@ -39,9 +39,6 @@ pub(crate) struct BatchArguments {
     /// Number of CQL servers. With three, one is killed at a time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     cql_nodes: u8,
-    /// Fill the rows of a stack instead of running a prompt.
-    #[arg(long)]
-    stack: bool,
 }
 
 #[derive(clap::Args)]
@@ -92,15 +89,23 @@ pub(crate) fn migrations(arguments: &MigrationArguments) -> Result<()> {
     finish(command.args(["--overlapping", "0", "--migrations", &arguments.rounds.to_string()]))
 }
 
+/// The results that a batch under random faults has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BatchResults {
+    Extractions,
+    /// Rows of a stack.
+    Rows,
+}
+
 /// Runs a batch on three nodes under random faults.
-pub(crate) fn batch(arguments: &BatchArguments) -> Result<()> {
+pub(crate) fn batch(arguments: &BatchArguments, results: BatchResults) -> Result<()> {
     let mut command = program("batch", "dev")?;
     command.args(["--documents", &arguments.documents.to_string()]);
     command.args(["--cql-nodes", &arguments.cql_nodes.to_string()]);
     if let Some(seed) = arguments.seed {
         command.args(["--seed", &seed.to_string()]);
     }
-    if arguments.stack {
+    if results == BatchResults::Rows {
         command.arg("--stack");
     }
     finish(&mut command)

@@ -122,7 +122,7 @@ impl IngestionJobs {
     async fn run_agentic(&self, task: &ItemTask, input: &IngestionInput) -> Result<Ingested> {
         let (resources, org) = (&self.knowledge.resources, task.job.org());
         let part = part_of_item(resources, &task.job, task.run.item).await?;
-        let outcome = self.attempt(task, input, part.clone()).await;
+        let outcome = self.run(task, input, part.clone()).await;
         // A turn that waits or is interrupted continues with its part, also outside of an attempt.
         let is_attempted_again = outcome.as_ref().is_err_and(|error| !task.is_last_attempt(error));
         let returned = match part.filter(|_| !is_attempted_again) {
@@ -133,18 +133,6 @@ impl IngestionJobs {
     }
 
     /// `budget_part`: the part of a credit budget that pays for the item.
-    async fn attempt(
-        &self,
-        task: &ItemTask,
-        input: &IngestionInput,
-        budget_part: Option<BudgetPart>,
-    ) -> Result<Ingested> {
-        match self.run(task, input, budget_part).await {
-            Ok(ingested) => Ok(ingested),
-            Err(error) => self.failed(task, error).await,
-        }
-    }
-
     async fn run(&self, task: &ItemTask, input: &IngestionInput, budget_part: Option<BudgetPart>) -> Result<Ingested> {
         let document: DocumentId = task.subject()?.parse()?;
         let knowledge = self.paid_from(task, budget_part.as_ref());
@@ -213,11 +201,15 @@ impl JobKind for IngestionJobs {
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
         let input: IngestionInput = task.job.read_input()?;
-        let ingested = match input.mode {
-            IngestionMode::Agentic => self.run_agentic(&task, &input).await?,
+        let outcome = match input.mode {
+            IngestionMode::Agentic => self.run_agentic(&task, &input).await,
             IngestionMode::Off | IngestionMode::Index | IngestionMode::Fast => {
-                self.attempt(&task, &input, task.job.budget_part()).await?
+                self.run(&task, &input, task.job.budget_part()).await
             }
+        };
+        let ingested = match outcome {
+            Ok(ingested) => ingested,
+            Err(error) => self.failed(&task, error).await?,
         };
         Ok(match ingested {
             Ingested::Live(head) => {

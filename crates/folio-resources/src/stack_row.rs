@@ -14,8 +14,8 @@
 
 use std::collections::BTreeMap;
 
-use folio_types::op::{OpResult, Write};
-use folio_types::{DocumentId, Error, OrgId, Reason, Result, StackId, Timestamp, UserId, plain_id};
+use folio_types::op::{OpKey, OpResult, Write};
+use folio_types::{DocumentId, Error, OrgId, Reason, Result, StackId, Timestamp, TurnId, UserId, plain_id};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -109,6 +109,9 @@ pub struct Cell {
     pub at: Timestamp,
     /// The revision of the column for which the value was written.
     pub revision: u32,
+    /// The turn in which an agent wrote the value. None: a person entered the value, or the cell was stored by a version without turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<CellDecision>,
     /// True if a person must decide, because the review rule did not approve the value.
@@ -169,6 +172,10 @@ impl Cell {
             by: write.by.clone(),
             at: write.at,
             revision: *revision,
+            turn: match &write.op {
+                OpKey::Call(call) => Some(call.turn.clone()),
+                OpKey::Request { .. } => None,
+            },
             decision,
             needs_review: rule.is_some() && !is_approved && value.is_some(),
         }
@@ -183,6 +190,7 @@ impl Cell {
             by: write.by.clone(),
             at: write.at,
             revision: edit.revision,
+            turn: None,
             decision: None,
             needs_review: false,
         }

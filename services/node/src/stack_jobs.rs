@@ -8,7 +8,7 @@ use folio_jobs::{ItemTask, JobKind};
 use folio_tools::ToolResources;
 use folio_tools::item_budgets::{part_of_item, return_parts};
 use folio_tools::stack::{FillRun, FillStart, check_filled, plan_fill, start_fill};
-use folio_types::{DocumentId, Reason, Result, Role, StackId};
+use folio_types::{DocumentId, Error, Reason, Result, Role, StackId};
 use serde_json::Value;
 
 use crate::agent_jobs::AgentRuns;
@@ -64,13 +64,19 @@ impl JobKind for StackFillJobs {
 impl StackFillJobs {
     /// Drives the turn of an item to its end, and returns the outcome of the item.
     async fn run(&self, task: &ItemTask, run: &FillRun) -> Result<Value> {
-        let ended = self.runs.drive(&task.principal, run.message()?).await;
-        if ended.as_ref().is_err_and(|error| task.is_last_attempt(error)) {
-            self.runs.cancel(&task.principal, &run.thread).await?;
-        }
-        let ended = ended?;
-        let reason = if ended.reason == Reason::NoExtraction { "the agent ended its turn" } else { &ended.message };
-        check_filled(&self.resources.stores, &task.principal.org, run, reason).await
+        let ended = match self.runs.drive(&task.principal, run.message()?).await {
+            Ok(ended) => match ended.reason {
+                Reason::NoExtraction => Error::precondition(Reason::NoExtraction, "the agent ended its turn"),
+                Reason::BudgetExhausted => Error::precondition(Reason::BudgetExhausted, ended.message),
+                _ => Error::precondition(Reason::NoExtraction, ended.message),
+            },
+            Err(error) if task.is_last_attempt(&error) => {
+                self.runs.cancel(&task.principal, &run.thread).await?;
+                error
+            }
+            Err(error) => return Err(error),
+        };
+        check_filled(&self.resources.stores, &task.principal.org, run, ended).await
     }
 }
 
@@ -91,6 +97,6 @@ impl JobKind for StackPlanJobs {
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
         let (stack, input): (StackId, StackPlanInput) = (task.subject()?.parse()?, task.job.read_input()?);
-        plan_fill(&self.resources, &task.principal, &task.job.id, &stack, &input).await
+        plan_fill(&self.resources, &task.principal, &stack, &input).await
     }
 }

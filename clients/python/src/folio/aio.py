@@ -21,6 +21,7 @@ from .errors import FolioError, NotFound
 from .jobs import ENDED_JOB_STATES, extraction_of
 from .paging import items_of, next_request
 from .retry import Rejoining, RetryPolicy
+from .tables import WatchedTable, list_request
 from .turns import TurnPosition, TurnRequest, chat_request, completed, is_closing, waiting_round
 from .uploads import Progress, Source, Upload
 from .watching import SETTLED_DOCUMENT_STATES, W, WatchedItems, WatchRequest
@@ -303,6 +304,47 @@ class AsyncClient:
             credit_budget=credit_budget,
         )
         return (await self.extractions.RunExtractions(request)).job
+
+    async def fill_stack(self, stack_id: str, *, model: str = "", credit_budget: int | None = None) -> v1.Job:
+        """Starts a job that fills the missing cells of a table; see `Client.fill_stack`."""
+        request = v1.FillStackRequest(stack_id=stack_id, model=model, credit_budget=credit_budget)
+        return (await self.stacks.FillStack(request)).job
+
+    async def export_table(
+        self, stack_id: str, format: v1.ExportFormat.ValueType, *, include_details: bool = False
+    ) -> bytes:
+        """Returns a table as a file, which is read into memory."""
+        request = v1.ExportTableRequest(stack_id=stack_id, format=format, include_details=include_details)
+        stream: Any = self.stacks.ExportTable(request)
+        return b"".join([part.chunk async for part in stream])
+
+    async def watch_table(self, stack_id: str) -> AsyncGenerator[v1.WatchTableResponse, None]:
+        """Returns the stack and its rows, and then each change; see `Client.watch_table`."""
+        table, rejoining, is_known = WatchedTable(), Rejoining(self._retry), False
+        while True:
+            table.start_stream()
+            has_progress, failure = False, None
+            stream: Any = self.stacks.WatchTable(v1.WatchTableRequest(stack_id=stack_id))
+            try:
+                async for change in stream:
+                    has_progress = is_known = True
+                    must_list = table.apply(change)
+                    yield change
+                    if not must_list:
+                        continue
+                    async with aclosing(self.iterate(self.stacks.ListStackRows, list_request(stack_id))) as rows:
+                        async for row in rows:
+                            if table.add(row):
+                                yield v1.WatchTableResponse(row=row)
+                    for removal in table.end_list():
+                        yield removal
+            except FolioError as error:
+                failure = error
+            finally:
+                stream.cancel()
+            if is_known and isinstance(failure, NotFound):
+                return
+            await asyncio.sleep(rejoining.delay(failure, has_progress))
 
     def _open(self, request: TurnRequest) -> Any:
         if isinstance(request, v1.ChatRequest):

@@ -1,4 +1,5 @@
 use folio_types::op::Expected;
+use folio_types::{CallId, ThreadId};
 use serde_json::json;
 
 use super::*;
@@ -62,6 +63,17 @@ fn review(row: &StackRow, decision: Option<FieldDecision>) -> StackRow {
 
 fn state(row: &StackRow) -> CellState {
     row.cells[&1].state()
+}
+
+#[test]
+fn a_cell_names_the_turn_that_wrote_it_until_a_person_edits_it() {
+    let turn = TurnId::new(ThreadId::derive(&["row"]), 1);
+    let change = fill(vec![cell(Some(json!(5)), 0.9, false)], total(), None);
+    let write = Write { op: OpKey::Call(CallId::new(turn.clone(), 2, 1)), ..write(change) };
+    let plan = StackRow::apply(&StackRowId::of(&stack(), &document().id), &write, None).unwrap();
+    let row = plan.after.unwrap();
+    assert_eq!(row.cells[&1].turn, Some(turn));
+    assert_eq!(edit(&row, Some(json!(6))).cells[&1].turn, None);
 }
 
 #[test]

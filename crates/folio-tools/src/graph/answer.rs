@@ -82,8 +82,15 @@ fn calculation_problem(members: &Map<String, Value>, record: &TurnRecord) -> Opt
         match call.call.name.as_str() {
             CALCULATOR => {
                 let computed = call.arguments().get("expression").and_then(Value::as_str);
-                let computed = computed.filter(|computed| is_same_expression(computed, expression));
-                values.extend(computed.and_then(|computed| evaluate(computed).ok()).map(|value| value.to_string()));
+                if computed.is_some_and(|computed| is_same_expression(computed, expression)) {
+                    // Expressions that differ in blanks only may differ in their values: "1 2" has none.
+                    match evaluate(expression) {
+                        Ok(value) => values.push(value.to_string()),
+                        Err(error) => {
+                            return Some(format!("#/expression: {error}; use exactly the expression of the call"));
+                        }
+                    }
+                }
             }
             ASK_TABLE => {
                 values.extend(call.result.iter().flat_map(|result| values_of(&result.content, expression)));

@@ -32,6 +32,8 @@ pub(crate) mod schema;
 pub(crate) mod search;
 mod selection;
 pub(crate) mod stack;
+mod stack_agent;
+mod stack_changes;
 pub(crate) mod tag;
 pub(crate) mod user;
 pub(crate) mod webhook;

@@ -17,6 +17,7 @@ mod links;
 mod message;
 mod passages;
 mod resources;
+mod stack_calls;
 mod stacks;
 mod tools;
 
