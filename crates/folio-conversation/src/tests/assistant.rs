@@ -94,7 +94,7 @@ async fn a_thread_of_the_assistant_needs_no_document_and_may_name_some() {
     let events = sandbox.run(named).await;
     assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
     let header = sandbox.header(&events[0].turn.thread).await;
-    assert_eq!(header.documents, [sandbox.document.clone()]);
+    assert_eq!(header.documents, std::slice::from_ref(&sandbox.document));
     sandbox.finish().await;
 }
 
