@@ -16,7 +16,8 @@
 //! `missing_link` are an index in the order of time: a reader checks each of them.
 //!
 //! All writes are idempotent and have no conditions. The first two groups name every other row of a document, are written before
-//! them, and are removed after them.
+//! them, and are removed after them. They are written again at the end, because a removal that met the write has removed them, but
+//! not the later rows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -106,10 +107,11 @@ impl LinkStore {
     pub async fn write_keys(&self, org: &OrgId, document: &DocumentId, keys: &[LinkKey]) -> Result<()> {
         let stored = self.keys(org, document).await?;
         for key in keys {
-            let (row, value) = (key.digest(), encode(&DocumentLinkKey { key: key.clone() })?);
-            self.0.put(org, &keys_of(document), &row, value).await?;
+            let (row, name) = (key.digest(), encode(&DocumentLinkKey { key: key.clone() })?);
+            self.0.put(org, &keys_of(document), &row, name.clone()).await?;
             let value = encode(&LinkedDocument { document: document.clone() })?;
             self.0.put(org, &group_of(key), &format!("{DOCUMENTS}{document}"), value).await?;
+            self.0.put(org, &keys_of(document), &row, name).await?;
             self.update_references(org, key).await?;
         }
         for key in stored.iter().filter(|key| !keys.contains(key)) {
@@ -155,13 +157,15 @@ impl LinkStore {
 
     async fn write_link(&self, org: &OrgId, document: &DocumentId, link: &DocumentLink) -> Result<()> {
         let Some(identity) = link.keys.first() else { return Ok(()) };
-        self.0.put(org, &links_of(document), &identity.digest(), encode(link)?).await?;
+        let name = encode(link)?;
+        self.0.put(org, &links_of(document), &identity.digest(), name.clone()).await?;
         let DocumentLink { target, keys, since, .. } = link.clone();
         let reference = encode(&LinkingDocument { document: document.clone(), target, keys, since })?;
         let row = reference_row(document, link, identity);
         for key in &link.keys {
             self.0.put(org, &group_of(key), &row, reference.clone()).await?;
         }
+        self.0.put(org, &links_of(document), &identity.digest(), name).await?;
         self.update_missing(org, &link.keys).await
     }
 
@@ -336,7 +340,31 @@ impl LinkStore {
 
 #[cfg(test)]
 mod tests {
+    use futures::executor::block_on;
+
+    use super::super::rows::memory::MemoryRows;
     use super::*;
+
+    #[test]
+    fn rows_of_a_write_that_meets_a_removal_are_removed_later() {
+        let (org, document) = (OrgId::derive(&["o"]), DocumentId::derive(&["document"]));
+        let (key, since) = (LinkKey::Name("annex.pdf".to_owned()), Timestamp::constant(1, 0));
+        let (anchor, target) = (String::new(), "annex.pdf".to_owned());
+        let link = DocumentLink { page: 1, anchor, target, keys: vec![key.clone()], since };
+        let found = FoundLink { page: 1, anchor: String::new(), target: link.target.clone(), keys: link.keys.clone() };
+        let reference = format!("{}/{}", group_of(&key), reference_row(&document, &link, &key));
+        for row in [reference, format!("{}/{DOCUMENTS}{document}", group_of(&key))] {
+            let rows = Arc::new(MemoryRows::default());
+            let store = LinkStore::new(rows.clone());
+            let (other, of_org, of_document) = (store.clone(), org.clone(), document.clone());
+            rows.before(&row, async move { other.remove_document(&of_org, &of_document).await.unwrap() });
+            block_on(store.write_links(&org, &document, vec![found.clone()], since)).unwrap();
+            block_on(store.write_keys(&org, &document, std::slice::from_ref(&key))).unwrap();
+            assert!(rows.names().contains(&row), "{row} is written after the removal");
+            block_on(store.remove_document(&org, &document)).unwrap();
+            assert_eq!(rows.names(), Vec::<String>::new(), "{row}");
+        }
+    }
 
     #[test]
     fn rows_of_references_are_in_the_order_of_time_and_after_those_of_documents() {
