@@ -8,7 +8,7 @@
 //! | vectors | reused for equal texts, else metered calls of the embedding model |
 //! | store | the generation becomes live in one conditional write |
 //! | index | the index replaces the former generation |
-//! | check | the passages of a document that was deleted meanwhile are removed |
+//! | check | the passages of a document that was deleted meanwhile are removed; if it was changed, the caller repeats the call |
 //!
 //! A repeated call makes a new generation from the current text, and pays for no vector that is stored or cached.
 
@@ -58,7 +58,7 @@ pub enum Ingested {
 /// Makes the passages of the current text of a document. Passages of a document without text, or of a deleted one, are removed.
 ///
 /// # Errors
-/// `TOO_LARGE` beyond the bounds of chunks; `VERSION_CONFLICT` if the text was extracted again meanwhile; those of model calls: the
+/// `TOO_LARGE` beyond the bounds of chunks; `VERSION_CONFLICT` if the document was changed meanwhile; those of model calls: the
 /// passages are then stored without vectors, unless the document has passages of this text.
 pub async fn ingest(knowledge: &Knowledge, request: IngestRequest) -> Result<Ingested> {
     ingest_chunks(knowledge, request, None).await
@@ -94,7 +94,12 @@ pub(crate) async fn ingest_chunks(
         (Some(document), None) => document,
         (_, reason) => {
             remove_document(knowledge, &org, &id).await?;
-            return Ok(Ingested::Skipped(reason.unwrap_or_default()));
+            // The removal may have met the ingestion of a new text, whose passages it removed.
+            let current = stores.of::<Document>().get(&org, &id).await?;
+            return match current.is_some_and(|current| current.state == TextState::Ready) {
+                true => Err(changed(&id)),
+                false => Ok(Ingested::Skipped(reason.unwrap_or_default())),
+            };
         }
     };
     match resolve_links(&knowledge.resources, &org, &id).await {
@@ -109,23 +114,26 @@ pub(crate) async fn ingest_chunks(
     let catalogue = knowledge.resources.models.catalogue(&org).await?;
     let targets = targets(&catalogue, knowledge.serving_space(&org).await?.as_ref());
     let generated = match generated {
-        Some((_, generation)) if generation != text_generation => {
-            let message = format!("the text of {id} was extracted again since its chunks were generated");
-            return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
-        }
+        Some((_, generation)) if generation != text_generation => return Err(changed(&id)),
         Some((generated, _)) => generated,
         None => divide(knowledge, &document, context, ChunkOverrides::default(), &targets).await?,
     };
-    // The languages of a long document would block the other tasks of the thread.
-    let made = tokio::task::spawn_blocking(move || passages(generated.chunking));
-    let mut passages = made.await.map_err(|error| failed_division(&error))?;
-    add_references(&cross_references(&knowledge.resources, &org, &id).await?, &mut passages);
-
-    if let Some(live) = live.as_ref().filter(|live| live.space.is_some() && !targets.is_empty()) {
+    let references = cross_references(&knowledge.resources, &org, &id).await?;
+    let earlier = match live.as_ref().filter(|live| live.space.is_some() && !targets.is_empty()) {
+        Some(live) => read_all(knowledge, &org, live).await?,
+        None => Vec::new(),
+    };
+    let spaces = targets.clone();
+    // The languages, references and digests of a long document would block the other tasks of the thread.
+    let made = tokio::task::spawn_blocking(move || {
+        let mut passages = passages(generated.chunking);
+        add_references(&references, &mut passages);
         let mut stored = StoredVectors::default();
-        read_all(knowledge, &org, live).await?.into_iter().for_each(|passage| stored.add(passage));
-        stored.fill(&targets, &mut passages);
-    }
+        earlier.into_iter().for_each(|passage| stored.add(passage));
+        stored.fill(&spaces, &mut passages);
+        passages
+    });
+    let mut passages = made.await.map_err(|error| failed_division(&error))?;
     let user = if user == UserId::platform() { document.created_by.clone() } else { user };
     let payer = Payer { org: org.clone(), user, key, document: id };
     let embedded = add_missing(&knowledge.resources, &payer, &targets, &mut passages).await;
@@ -147,17 +155,48 @@ pub(crate) async fn ingest_chunks(
     embedded.map(|()| published)
 }
 
-/// Returns the number of a new generation, which is larger than that of the live one. Later attempts have larger numbers, and
-/// concurrent ones have different numbers.
-pub(crate) fn new_generation(environment: &dyn Environment, live: Option<&PassageHead>) -> u64 {
+/// Returns the number of a new generation, which is larger than that of the live one and that of each copy of it with other vectors
+/// ([`copied_generation`]). Later attempts have larger numbers, and concurrent ones have different numbers.
+fn new_generation(environment: &dyn Environment, live: Option<&PassageHead>) -> u64 {
     let milliseconds = u64::try_from(environment.now().as_millisecond()).unwrap_or(0);
-    let random = environment.random() % (1 << RANDOM_BITS);
-    let by_time = (milliseconds << RANDOM_BITS) | u64::try_from(random).unwrap_or(0);
+    let random = random_part(environment);
+    let by_time = (milliseconds << RANDOM_BITS) | random;
     // The clock of another node may be ahead.
-    by_time.max(live.map_or(0, |live| live.generation.saturating_add(1)))
+    let after = |live: &PassageHead| live.generation.saturating_add(1 << RANDOM_BITS).saturating_add(random);
+    by_time.max(live.map_or(0, after))
 }
 
-/// Makes a generation live, in the stores and in the index.
+/// Returns the number of a generation with the passages of a live one and other vectors. It is smaller than that of each ingestion
+/// that read the same live generation, which may read another text and must not be superseded by a copy.
+pub(crate) fn copied_generation(environment: &dyn Environment, live: &PassageHead) -> u64 {
+    live.generation.saturating_add(random_part(environment).max(1))
+}
+
+/// Returns a random number of [`RANDOM_BITS`] bits.
+fn random_part(environment: &dyn Environment) -> u64 {
+    u64::try_from(environment.random() % (1 << RANDOM_BITS)).unwrap_or(0)
+}
+
+/// Returns the error for a document that was changed while it was ingested.
+fn changed(document: &DocumentId) -> Error {
+    let message = format!("{document} was changed while its passages were made; retry");
+    Error::new(Code::Aborted, Reason::VersionConflict, message)
+}
+
+/// Returns true if passages of the one version of a document are also those of the other.
+fn has_same_passages(one: &Document, other: &Document) -> bool {
+    (one.text_generation, &one.name, &one.tags, &one.metadata)
+        == (other.text_generation, &other.name, &other.tags, &other.metadata)
+}
+
+fn superseded() -> Ingested {
+    Ingested::Skipped("a later ingestion of the document has ended".to_owned())
+}
+
+/// Makes a generation live, in the stores and in the index. `document`: as it was read before the passages were made.
+///
+/// # Errors
+/// `VERSION_CONFLICT` if the document was changed meanwhile: the next attempt makes another generation.
 pub(crate) async fn publish(
     knowledge: &Knowledge,
     document: &Document,
@@ -167,11 +206,14 @@ pub(crate) async fn publish(
 ) -> Result<Ingested> {
     let (org, id) = (&document.org, &document.id);
     let (store, documents) = (knowledge.passages(), knowledge.stores.of::<Document>());
+    if store.head(org, id).await?.is_some_and(|live| live.generation > head.generation) {
+        return Ok(superseded());
+    }
     // The size is stored first, so that no passage is missing in the sum.
     let bytes = stored_bytes(&passages);
     documents.set_blob_bytes(org, id, &size_name(id), bytes, head.created_at).await?;
     if store.write(org, &head, &passages).await? == PassagesWritten::Superseded {
-        return Ok(Ingested::Skipped("a later ingestion of the document has ended".to_owned()));
+        return Ok(superseded());
     }
     if let Some(target) = targets.iter().find(|target| head.space.as_ref() == Some(&target.space)) {
         let serving = ServingSpace { model: target.model.clone(), space: target.space.clone() };
@@ -181,14 +223,16 @@ pub(crate) async fn publish(
         }
     }
     upsert(knowledge, org, vec![indexed(document, &head, passages)]).await?;
-    // The clean-up of a deletion may have been earlier than the writes.
-    let current = documents.get(org, id).await?;
-    match current {
+    match documents.get(org, id).await? {
+        // The clean-up of the deletion may have been earlier than the writes.
         None => {
+            store.remove_written(org, &head).await?;
             remove_document(knowledge, org, id).await?;
             Ok(Ingested::Skipped("the document was deleted".to_owned()))
         }
-        Some(_) => Ok(Ingested::Live(head)),
+        Some(current) if has_same_passages(document, &current) => Ok(Ingested::Live(head)),
+        // The ingestion that the change causes may have ended before this one, on a node whose clock is behind.
+        Some(_) => Err(changed(id)),
     }
 }
 
@@ -315,5 +359,25 @@ mod tests {
             created_at: Timestamp::UNIX_EPOCH,
         };
         assert_eq!(new_generation(&environment, Some(&live)), u64::MAX, "the clock of another node is ahead");
+    }
+
+    #[test]
+    fn a_copy_of_a_generation_is_before_each_ingestion_that_read_it() {
+        let environment = Simulated::new(7);
+        for generation in [1, u64::MAX / 2, new_generation(&environment, None)] {
+            let live = PassageHead {
+                document: DocumentId::derive(&["a"]),
+                generation,
+                passages: 0,
+                space: None,
+                text_generation: Timestamp::UNIX_EPOCH,
+                created_at: Timestamp::UNIX_EPOCH,
+            };
+            for _ in 0..100 {
+                let copy = copied_generation(&environment, &live);
+                assert!(copy > live.generation, "{copy} replaces {generation}");
+                assert!(new_generation(&environment, Some(&live)) > copy, "{copy} replaces no ingestion");
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@ use folio_types::{DocumentId, Error, JobId, OrgId, Reason, Result, Role};
 use serde_json::{Value, json};
 
 use crate::index::read_all;
-use crate::ingest::{new_generation, publish};
+use crate::ingest::{copied_generation, publish};
 use crate::knowledge::Knowledge;
 use crate::rebuild::create_maintenance_job;
 use crate::vectors::{Payer, Target, add_missing, common_space, targets};
@@ -48,12 +48,16 @@ async fn embed_document(
     add_missing(&knowledge.resources, &payer, targets, &mut passages).await?;
     let environment = &*knowledge.resources.environment;
     let head = PassageHead {
-        generation: new_generation(environment, Some(live)),
+        generation: copied_generation(environment, live),
         space: common_space(targets, &passages),
         created_at: environment.now(),
         ..live.clone()
     };
-    publish(knowledge, &document, head, passages, targets).await.map(drop)
+    match publish(knowledge, &document, head, passages, targets).await {
+        // The change causes an ingestion, which computes the vectors.
+        Err(error) if error.reason == Reason::VersionConflict => Ok(()),
+        published => published.map(drop),
+    }
 }
 
 /// Makes searches use the chosen embedding model if every passage has a vector of it. Returns true if searches use it, or if

@@ -21,8 +21,8 @@ use folio_llm::{
 use folio_metering::UsageRecorder;
 use folio_passages::Context;
 use folio_resources::{
-    DictionaryEntry, DictionaryEntryChange, DictionaryEntryId, Document, DocumentChange, Heading, NewDictionaryEntry,
-    NewDocument, Organization, OrganizationChange, PageStructure, Provenance, Resource, TextState,
+    DictionaryEntry, DictionaryEntryChange, DictionaryEntryId, Document, DocumentChange, DocumentPatch, Heading,
+    NewDictionaryEntry, NewDocument, Organization, OrganizationChange, PageStructure, Provenance, Resource, TextState,
 };
 use folio_storage::value::PassageHead;
 use folio_storage::{IngestUpdate, NewPage, SharedOptions, SharedStores, Stores, create_job};
@@ -35,8 +35,10 @@ use folio_types::message::Usage;
 use folio_types::op::{Expected, Write};
 use folio_types::page::PageRequest;
 use folio_types::{
-    BlobId, DocumentId, Environment as _, Error, Incarnation, IngestionMode, JobId, OrgId, Principal, Role, UserId,
+    BlobId, DocumentId, Environment as _, Error, Incarnation, IngestionMode, JobId, OrgId, Principal, Reason, Role,
+    UserId,
 };
+use futures::future::BoxFuture;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::task::TaskTracker;
@@ -48,11 +50,18 @@ struct Vectors {
     /// The texts of each request.
     embedded: Mutex<Vec<Vec<String>>>,
     fails: Mutex<bool>,
+    /// Runs during the next request.
+    during: Mutex<Option<BoxFuture<'static, ()>>>,
 }
 
 impl Vectors {
     fn choose(&self, models: &[&'static str]) {
         *self.models.lock().unwrap() = models.to_vec();
+    }
+
+    /// Runs a step of another process during the next request.
+    fn run_during(&self, step: impl Future<Output = ()> + Send + 'static) {
+        *self.during.lock().unwrap() = Some(Box::pin(step));
     }
 
     /// Returns the number of texts that were embedded since the last call.
@@ -82,6 +91,10 @@ impl Models for Vectors {
     }
 
     async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings, ModelError> {
+        let during = self.during.lock().unwrap().take();
+        if let Some(step) = during {
+            step.await;
+        }
         if *self.fails.lock().unwrap() {
             return Err(ModelError::Failed("no embeddings".to_owned()));
         }
@@ -172,31 +185,12 @@ impl Sandbox {
         id
     }
 
-    /// Stores a text of one page. A line `# TITLE` is a heading.
     async fn set_text(&self, id: &DocumentId, text: &str) {
-        self.environment.advance(Duration::from_secs(1));
-        let mut headings = Vec::new();
-        let words = text.split_whitespace().collect::<Vec<_>>();
-        for (at, pair) in words.windows(2).enumerate().filter(|(_, pair)| pair[0] == "#") {
-            headings.push(Heading { level: 1, title: pair[1].to_owned(), word: u32::try_from(at).unwrap() });
-        }
-        let structure = PageStructure { headings, ..PageStructure::default() };
-        let page = NewPage { structure, ..NewPage::of_text(1, text) };
-        let at = self.environment.now();
-        let update = IngestUpdate { state: TextState::Ready, pages: vec![page], lacks_program: false, at };
-        self.stores().texts.ingest(&self.org, id.as_str(), update).await.unwrap();
+        store_text(self.stores(), &self.environment, (&self.org, id), text).await;
     }
 
     async fn ingest(&self, id: &DocumentId) -> Result<Ingested, Error> {
-        self.environment.advance(Duration::from_secs(1));
-        let request = IngestRequest {
-            org: self.org.clone(),
-            user: UserId::platform(),
-            document: id.clone(),
-            key: format!("{:032x}", self.environment.random()),
-            context: Context::default(),
-        };
-        ingest(&self.knowledge, request).await
+        ingest_now(&self.knowledge, &self.environment, (&self.org, id)).await
     }
 
     /// Ingests a document, builds the index if it is missing, and returns the live generation.
@@ -268,6 +262,37 @@ impl Sandbox {
     async fn state(&self) -> IndexState {
         self.knowledge.index.state(&self.org).await.unwrap()
     }
+}
+
+/// Stores a text of one page. A line `# TITLE` is a heading.
+async fn store_text(stores: &Stores, environment: &Simulated, (org, id): (&OrgId, &DocumentId), text: &str) {
+    environment.advance(Duration::from_secs(1));
+    let mut headings = Vec::new();
+    let words = text.split_whitespace().collect::<Vec<_>>();
+    for (at, pair) in words.windows(2).enumerate().filter(|(_, pair)| pair[0] == "#") {
+        headings.push(Heading { level: 1, title: pair[1].to_owned(), word: u32::try_from(at).unwrap() });
+    }
+    let structure = PageStructure { headings, ..PageStructure::default() };
+    let page = NewPage { structure, ..NewPage::of_text(1, text) };
+    let at = environment.now();
+    let update = IngestUpdate { state: TextState::Ready, pages: vec![page], lacks_program: false, at };
+    stores.texts.ingest(org, id.as_str(), update).await.unwrap();
+}
+
+async fn ingest_now(
+    knowledge: &Knowledge,
+    environment: &Simulated,
+    (org, id): (&OrgId, &DocumentId),
+) -> Result<Ingested, Error> {
+    environment.advance(Duration::from_secs(1));
+    let request = IngestRequest {
+        org: org.clone(),
+        user: UserId::platform(),
+        document: id.clone(),
+        key: format!("{:032x}", environment.random()),
+        context: Context::default(),
+    };
+    ingest(knowledge, request).await
 }
 
 const TEXT: &str = "# Pumps\n\nThe pump of the MY region delivers water.\n\n# Valves\n\nThe valve closes.";
@@ -483,6 +508,76 @@ async fn a_sweep_computes_vectors_of_the_chosen_model_by_a_job() {
         let indexed = listed.iter().find(|listed| listed.document == *document).unwrap();
         assert_eq!(indexed.generation, head.generation, "the index has the generation with both vectors");
     }
+}
+
+#[tokio::test]
+async fn a_document_that_is_changed_during_its_ingestion_is_ingested_again() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let document = test.create("pumps.md", TEXT).await;
+    let (stores, org, id, at) = (test.stores().clone(), test.org.clone(), document.clone(), test.environment.now());
+    test.models.run_during(async move {
+        let metadata = BTreeMap::from([("kind".to_owned(), "report".to_owned())]);
+        let change = DocumentChange::Update(DocumentPatch { metadata: Some(metadata), ..DocumentPatch::default() });
+        let write = Write::by_platform(org, "during".parse().unwrap(), at, Expected::Version(1), change);
+        stores.of::<Document>().decide(&id, write).await.unwrap();
+    });
+    let error = test.ingest(&document).await.unwrap_err();
+    assert!(error.reason == Reason::VersionConflict && error.is_retriable(), "{error}");
+    let head = test.ingested(&document).await;
+    let passages = test.knowledge.passages().read(&test.org, &document, head.generation, &[0]).await.unwrap();
+    assert!(passages[0].metadata_pairs.contains(&("kind".to_owned(), "report".to_owned())));
+}
+
+#[tokio::test]
+async fn a_document_that_is_deleted_during_its_ingestion_leaves_nothing() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    rebuild(&test.knowledge, &test.org).await.unwrap();
+    let document = test.create("pumps.md", TEXT).await;
+    let (stores, org, id, at) = (test.stores().clone(), test.org.clone(), document.clone(), test.environment.now());
+    test.models.run_during(async move {
+        let (key, expected) = ("during".parse().unwrap(), Expected::Version(1));
+        let write = Write::by_platform(org.clone(), key, at, expected, DocumentChange::Delete);
+        stores.of::<Document>().decide(&id, write).await.unwrap();
+        stores.passages().remove(&org, &id).await.unwrap();
+    });
+    assert!(matches!(test.ingest(&document).await.unwrap(), Ingested::Skipped(_)));
+    assert_eq!(test.head(&document).await, None);
+    let generations = test.stores().rows.list(&test.org, &format!("passage_generation/{document}")).await.unwrap();
+    assert_eq!(generations.len(), 0);
+    assert!(test.knowledge.index.documents(&test.org, None, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn new_vectors_of_an_earlier_text_do_not_replace_a_later_text() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingested(&document).await;
+    test.models.choose(&["second", "first"]);
+    let (knowledge, environment) = (test.knowledge.clone(), test.environment.clone());
+    let (org, id) = (test.org.clone(), document.clone());
+    test.models.run_during(async move {
+        store_text(&knowledge.stores, &environment, (&org, &id), "# Fans\n\nThe fan turns.").await;
+        ingest_now(&knowledge, &environment, (&org, &id)).await.unwrap();
+        environment.advance(Duration::from_secs(1));
+    });
+    let jobs = test.start_jobs().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    wait_for("searches with the chosen model", Duration::from_secs(20), || async {
+        let serving = test.knowledge.serving_space(&test.org).await.unwrap();
+        serving.filter(|serving| serving.model == "second")
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    jobs.stop().await;
+    let found = test.stores().of::<Document>().get(&test.org, &document).await.unwrap().unwrap();
+    let head = test.head(&document).await.unwrap();
+    assert_eq!(Some(head.text_generation), found.text_generation);
+    assert_eq!(test.found("fan").await, [(document, head.generation)]);
+    assert!(test.found("valve").await.is_empty());
 }
 
 #[tokio::test]
