@@ -11,12 +11,12 @@
 
 use async_trait::async_trait;
 use folio_history::job::{INDEX_REBUILD_KIND, JobQueue, NewJob};
-use folio_index::{IndexState, IndexedDocument};
+use folio_index::{IndexState, IndexedDocument, Written};
 use folio_jobs::{ItemTask, JobKind};
 use folio_resources::Document;
 use folio_storage::value::PassageHead;
 use folio_storage::{create_job, hint_job};
-use folio_types::{DocumentId, Error, JobId, OrgId, Principal, Reason, Result, Role, Timestamp, UserId};
+use folio_types::{Code, DocumentId, Error, JobId, OrgId, Principal, Reason, Result, Role, Timestamp, UserId};
 use serde_json::{Value, json};
 
 use crate::index::{indexed, read_all, upsert};
@@ -32,7 +32,8 @@ const REQUEST_SECONDS: i64 = 10;
 /// Builds the index of an organization unless it is ready. Returns the number of documents that were written.
 ///
 /// # Errors
-/// Those of the stores and of the index. The state remains `Rebuilding`, so that the next call begins again.
+/// Those of the stores and of the index; `VERSION_CONFLICT` if another process changed the index meanwhile. The state remains
+/// `Rebuilding`, so that the next call begins again.
 pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
     let _only = knowledge.rebuilding.lock().await;
     if knowledge.index.state(org).await? == IndexState::Ready {
@@ -47,7 +48,10 @@ pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
         after = Some(last.document.clone());
         written += index_stored(knowledge, org, &heads).await?;
     }
-    knowledge.index.finish_rebuild(org).await?;
+    if let Written::NotUsable(state) = knowledge.index.finish_rebuild(org).await? {
+        let message = format!("another process changed the index of passages ({state:?}) while it was rebuilt; retry");
+        return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+    }
     tracing::info!(%org, documents = written, "the index of passages is complete");
     Ok(written)
 }

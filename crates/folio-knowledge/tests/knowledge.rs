@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::job::{INGESTION_KIND, IngestionInput, JobFilter, JobHeader, JobLimits, JobQueue, JobState, NewJob};
-use folio_index::{EmbeddedIndex, EmbeddedOptions, Filter, IndexState, Search};
+use folio_index::{
+    Answer, EmbeddedIndex, EmbeddedOptions, Filter, IndexState, IndexedDocument, ListedDocument, PassageIndex, Search,
+    Statistics, Written,
+};
 use folio_jobs::{Dependencies, JobHints, Jobs, SingleProcess};
 use folio_knowledge::{
     IndexRebuilds, IngestRequest, Ingested, IngestionJobs, IngestionState, Knowledge, Maintenance, Reembeddings,
@@ -106,6 +109,77 @@ impl Models for Vectors {
     }
 }
 
+/// An index with failures, and with steps of other processes.
+#[derive(Default)]
+struct Scripted {
+    /// The organization whose index cannot be removed.
+    undeletable: Option<OrgId>,
+    /// Runs during the next removal of documents.
+    during_removal: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// True: another process changes the index before the end of the next rebuild.
+    is_changed: AtomicBool,
+}
+
+struct ScriptedIndex(Arc<dyn PassageIndex>, Scripted);
+
+#[async_trait]
+impl PassageIndex for ScriptedIndex {
+    async fn state(&self, org: &OrgId) -> Result<IndexState, Error> {
+        self.0.state(org).await
+    }
+
+    async fn begin_rebuild(&self, org: &OrgId) -> Result<(), Error> {
+        self.0.begin_rebuild(org).await
+    }
+
+    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written, Error> {
+        match self.1.is_changed.swap(false, Ordering::Relaxed) {
+            true => Ok(Written::NotUsable(IndexState::Rebuilding)),
+            false => self.0.finish_rebuild(org).await,
+        }
+    }
+
+    async fn upsert(&self, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<Written, Error> {
+        self.0.upsert(org, documents).await
+    }
+
+    async fn delete_documents(&self, org: &OrgId, documents: &[DocumentId]) -> Result<Written, Error> {
+        let during = self.1.during_removal.lock().unwrap().take();
+        if let Some(step) = during {
+            step.await;
+        }
+        self.0.delete_documents(org, documents).await
+    }
+
+    async fn delete_organization(&self, org: &OrgId) -> Result<(), Error> {
+        match self.1.undeletable.as_ref() == Some(org) {
+            true => Err(Error::unavailable(Reason::NodeLost, "a node is lost")),
+            false => self.0.delete_organization(org).await,
+        }
+    }
+
+    async fn search(&self, org: &OrgId, search: &Search) -> Result<Answer, Error> {
+        self.0.search(org, search).await
+    }
+
+    async fn documents(
+        &self,
+        org: &OrgId,
+        after: Option<&DocumentId>,
+        limit: usize,
+    ) -> Result<Vec<ListedDocument>, Error> {
+        self.0.documents(org, after, limit).await
+    }
+
+    async fn statistics(&self, org: &OrgId) -> Result<Statistics, Error> {
+        self.0.statistics(org).await
+    }
+
+    async fn organizations(&self) -> Result<Vec<OrgId>, Error> {
+        self.0.organizations().await
+    }
+}
+
 struct Sandbox {
     knowledge: Knowledge,
     models: Arc<Vectors>,
@@ -157,6 +231,12 @@ impl Sandbox {
 
     fn stores(&self) -> &Stores {
         &self.knowledge.stores
+    }
+
+    fn with_script(&self, script: Scripted) -> Knowledge {
+        let mut knowledge = self.knowledge.clone();
+        knowledge.index = Arc::new(ScriptedIndex(Arc::clone(&self.knowledge.index), script));
+        knowledge
     }
 
     async fn change<R: Resource>(&self, owner: &OrgId, id: &R::Id, expected: Expected, change: R::Change) {
@@ -578,6 +658,59 @@ async fn new_vectors_of_an_earlier_text_do_not_replace_a_later_text() {
     assert_eq!(Some(head.text_generation), found.text_generation);
     assert_eq!(test.found("fan").await, [(document, head.generation)]);
     assert!(test.found("valve").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_removal_that_meets_the_ingestion_of_a_new_text_is_repeated() {
+    let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingested(&document).await;
+    test.environment.advance(Duration::from_secs(1));
+    let (state, at) = (TextState::NoText("blank".to_owned()), test.environment.now());
+    let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
+    test.stores().texts.ingest(&test.org, document.as_str(), update).await.unwrap();
+    let (knowledge, environment) = (test.knowledge.clone(), test.environment.clone());
+    let (org, id) = (test.org.clone(), document.clone());
+    let step: BoxFuture<'static, ()> = Box::pin(async move {
+        store_text(&knowledge.stores, &environment, (&org, &id), "# Fans\n\nThe fan turns.").await;
+        ingest_now(&knowledge, &environment, (&org, &id)).await.unwrap();
+    });
+    let scripted = test.with_script(Scripted { during_removal: Mutex::new(Some(step)), ..Scripted::default() });
+    let error = ingest_now(&scripted, &test.environment, (&test.org, &document)).await.unwrap_err();
+    assert!(error.reason == Reason::VersionConflict && error.is_retriable(), "{error}");
+    ingest_now(&scripted, &test.environment, (&test.org, &document)).await.unwrap();
+    assert_eq!(test.found("fan").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_rebuild_of_an_index_that_another_process_changed_fails() {
+    let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingest(&document).await.unwrap();
+    let knowledge = test.with_script(Scripted { is_changed: AtomicBool::new(true), ..Scripted::default() });
+    let error = rebuild(&knowledge, &test.org).await.unwrap_err();
+    assert!(error.reason == Reason::VersionConflict && error.is_retriable(), "{error}");
+    assert_eq!(rebuild(&knowledge, &test.org).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn an_index_that_cannot_be_removed_does_not_keep_those_of_other_deleted_organizations() {
+    let test = Sandbox::new().await;
+    let mut deleted = ["a", "b", "c"].map(|name| OrgId::derive(&[name]));
+    deleted.sort();
+    for org in &deleted {
+        test.knowledge.index.begin_rebuild(org).await.unwrap();
+    }
+    let [first, others @ ..] = &deleted;
+    let knowledge = test.with_script(Scripted { undeletable: Some(first.clone()), ..Scripted::default() });
+    let maintenance = Maintenance::start(knowledge, Duration::from_millis(50), Arc::new(|_: &OrgId| true));
+    wait_for("the removals", Duration::from_secs(20), || async {
+        let indexed = test.knowledge.index.organizations().await.unwrap();
+        (!others.iter().any(|org| indexed.contains(org))).then_some(())
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    assert!(test.knowledge.index.organizations().await.unwrap().contains(first));
 }
 
 #[tokio::test]
