@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 use folio_history::job::{JobHeader, REEMBEDDING_KIND, Steps};
-use folio_jobs::{ItemTask, JobKind};
+use folio_jobs::{ItemTask, JobKind, wait_reason};
 use folio_resources::Document;
 use folio_storage::LISTED_HEADS_MAX;
 use folio_storage::value::{PassageHead, ServingSpace};
@@ -20,6 +20,9 @@ use crate::vectors::{Payer, Target, add_missing, common_space, targets};
 
 /// Seconds within which a job with the same vector space is created once.
 const REQUEST_SECONDS: i64 = 24 * 60 * 60;
+
+/// Number of documents of an item whose model calls fail, after which the item fails: the model is broken.
+const FAILURES_MAX: usize = 10;
 
 /// Returns the models whose vectors the passages of an organization receive.
 async fn targets_of(knowledge: &Knowledge, org: &OrgId) -> Result<Vec<Target>> {
@@ -133,7 +136,7 @@ impl JobKind for Reembeddings {
         };
         let heads = knowledge.passages().heads_in(org, bucket).await?;
         let total = u32::try_from(heads.len()).unwrap_or(u32::MAX);
-        let mut documents = 0_u32;
+        let (mut documents, mut failed) = (0_u32, Vec::new());
         for (done, live) in (1..).zip(&heads) {
             if lacks(live, chosen) {
                 match embed_document(knowledge, live, &targets, (org, task.run.ledger_key(done))).await {
@@ -142,12 +145,18 @@ impl JobKind for Reembeddings {
                     Err(error) if error.reason == Reason::TooLarge => {
                         tracing::warn!(%org, document = %live.document, %error, "a document is not embedded again");
                     }
-                    Err(error) => return Err(error),
+                    Err(error) if wait_reason(&error).is_some() => return Err(error),
+                    Err(error) if failed.len() >= FAILURES_MAX => return Err(error),
+                    // A document whose vectors cannot be computed does not prevent those of the others in each attempt.
+                    Err(error) => failed.push(error),
                 }
             }
             task.steps.send_replace(Some(Steps { done, total }));
         }
-        Ok(json!({ "documents": documents }))
+        match failed.pop() {
+            Some(error) => Err(error),
+            None => Ok(json!({ "documents": documents })),
+        }
     }
 
     async fn end_job(&self, job: &JobHeader) -> Result<()> {

@@ -38,8 +38,8 @@ use folio_types::message::Usage;
 use folio_types::op::{Expected, Write};
 use folio_types::page::PageRequest;
 use folio_types::{
-    BlobId, DocumentId, Environment as _, Error, Incarnation, IngestionMode, JobId, OrgId, Principal, Reason, Role,
-    UserId,
+    BlobId, Digest, DocumentId, Environment as _, Error, Incarnation, IngestionMode, JobId, OrgId, Principal, Reason,
+    Role, UserId,
 };
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -53,6 +53,8 @@ struct Vectors {
     /// The texts of each request.
     embedded: Mutex<Vec<Vec<String>>>,
     fails: Mutex<bool>,
+    /// Requests with a text that contains this word fail.
+    refused: Mutex<Option<&'static str>>,
     /// Runs during the next request.
     during: Mutex<Option<BoxFuture<'static, ()>>>,
 }
@@ -100,6 +102,10 @@ impl Models for Vectors {
         }
         if *self.fails.lock().unwrap() {
             return Err(ModelError::Failed("no embeddings".to_owned()));
+        }
+        let refused = *self.refused.lock().unwrap();
+        if refused.is_some_and(|word| request.texts.iter().any(|text| text.contains(word))) {
+            return Err(ModelError::Failed("a text is refused".to_owned()));
         }
         request.progress.set_sent(true);
         let usage = Usage { input_tokens: 1, reported: true, model_calls: 1, ..Usage::default() };
@@ -658,6 +664,44 @@ async fn new_vectors_of_an_earlier_text_do_not_replace_a_later_text() {
     assert_eq!(Some(head.text_generation), found.text_generation);
     assert_eq!(test.found("fan").await, [(document, head.generation)]);
     assert!(test.found("valve").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_document_that_a_model_refuses_does_not_keep_others_from_its_vectors() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    // Two documents of one item of the job.
+    let mut buckets: BTreeMap<String, Vec<(DocumentId, String)>> = BTreeMap::new();
+    let mut names = (0..).map(|number| format!("{number}.md"));
+    let mut pair = loop {
+        let name = names.next().unwrap();
+        let id = DocumentId::derive(&[&name]);
+        let bucket = Digest::of(id.as_str().as_bytes()).as_str()[..2].to_owned();
+        let documents = buckets.entry(bucket).or_default();
+        documents.push((id, name));
+        if documents.len() == 2 {
+            break std::mem::take(documents);
+        }
+    };
+    pair.sort();
+    for ((_, name), text) in pair.iter().zip([TEXT, "# Fans\n\nThe fan turns."]) {
+        let document = test.create(name, text).await;
+        test.ingested(&document).await;
+    }
+    test.models.choose(&["second", "first"]);
+    *test.models.refused.lock().unwrap() = Some("pump");
+    let jobs = test.start_jobs().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    let [(refused, _), (other, _)] = &pair[..] else { panic!("{pair:?}") };
+    wait_for("vectors of the other document", Duration::from_secs(20), || async {
+        test.head(other).await.filter(|head| head.space.as_deref() == Some("own/second/0"))
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    jobs.stop().await;
+    assert_eq!(test.head(refused).await.unwrap().space.as_deref(), Some("own/first/0"));
+    assert_eq!(test.knowledge.serving_space(&test.org).await.unwrap().unwrap().model, "first");
 }
 
 #[tokio::test]
