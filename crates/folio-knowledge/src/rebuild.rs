@@ -10,7 +10,7 @@
 //! began earlier or later contains it.
 
 use async_trait::async_trait;
-use folio_history::job::{INDEX_REBUILD_KIND, JobQueue, NewJob};
+use folio_history::job::{INDEX_REBUILD_KIND, JobHeader, JobQueue, NewJob};
 use folio_index::{IndexState, IndexedDocument, Written};
 use folio_jobs::{ItemTask, JobKind};
 use folio_resources::Document;
@@ -26,8 +26,12 @@ use crate::knowledge::Knowledge;
 const HEADS_AT_ONCE: usize = 100;
 /// Maximum passages of several documents that are written to the index at a time. A larger document is written alone.
 const PASSAGES_AT_ONCE: usize = 2_000;
-/// Seconds within which the same job serves all requests to rebuild an index.
+/// Seconds after the creation of a job within which no further one is created, so that an index that cannot be built causes no
+/// job for each write to it.
 const REQUEST_SECONDS: i64 = 10;
+/// Maximum number of jobs of a day that rebuild an index. Then a sweep rebuilds it without a job.
+const REBUILDS_PER_DAY: u32 = 100;
+const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// Builds the index of an organization unless it is ready. Returns the number of documents that were written.
 ///
@@ -118,18 +122,36 @@ fn is_of_input(error: &Error) -> bool {
     matches!(error.reason, Reason::TooLarge | Reason::InvalidField)
 }
 
-/// Creates the job that rebuilds the index of an organization, and returns its id. Requests within some seconds share a job.
+/// Returns the job that rebuilds the index of an organization: the open one, so that no two processes rebuild the same index, else
+/// that of the last seconds, else a new one.
 pub(crate) async fn request_rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<JobId> {
-    let job = rebuild_job(org, knowledge.resources.environment.now());
-    let kind = (INDEX_REBUILD_KIND, job.clone());
-    create_maintenance_job(knowledge, kind, json!({}), org, vec!["index".to_owned()]).await?;
-    Ok(job)
+    let now = knowledge.resources.environment.now();
+    let mut last: Option<JobHeader> = None;
+    for number in 0..REBUILDS_PER_DAY {
+        let job = rebuild_job(org, now, number);
+        match knowledge.stores.jobs.header(org, &job).await? {
+            Some(header) if header.is_ended() => last = Some(header),
+            Some(_) => return Ok(job),
+            None if last.as_ref().is_some_and(|last| is_recent(last, now)) => break,
+            None => {
+                let kind = (INDEX_REBUILD_KIND, job.clone());
+                create_maintenance_job(knowledge, kind, json!({}), org, vec!["index".to_owned()]).await?;
+                return Ok(job);
+            }
+        }
+    }
+    Ok(last.map_or_else(|| rebuild_job(org, now, 0), |last| last.id))
 }
 
-/// Returns the id of the job that serves a request to rebuild an index at this time.
-fn rebuild_job(org: &OrgId, at: Timestamp) -> JobId {
-    let period = at.as_second().div_euclid(REQUEST_SECONDS).to_string();
-    JobId::derive(&[org.as_str(), INDEX_REBUILD_KIND, &period])
+/// Returns the id of the job with this number among those of a day that rebuild an index.
+fn rebuild_job(org: &OrgId, at: Timestamp, number: u32) -> JobId {
+    let day = at.as_second().div_euclid(DAY_SECONDS).to_string();
+    JobId::derive(&[org.as_str(), INDEX_REBUILD_KIND, &day, &number.to_string()])
+}
+
+/// Returns true if a job was created so recently that it serves a further request, also if it has ended.
+fn is_recent(job: &JobHeader, now: Timestamp) -> bool {
+    now.duration_since(job.created_at).as_secs() < REQUEST_SECONDS
 }
 
 /// Creates a job of the platform for an organization. A full queue is no error, because the next sweep creates the job.
@@ -185,10 +207,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_within_seconds_share_a_job() {
+    fn the_jobs_of_a_day_have_numbers() {
         let (org, at) = (OrgId::derive(&["o"]), |second| Timestamp::constant(second, 0));
-        assert_eq!(rebuild_job(&org, at(20)), rebuild_job(&org, at(29)));
-        assert_ne!(rebuild_job(&org, at(20)), rebuild_job(&org, at(30)));
-        assert_ne!(rebuild_job(&org, at(20)), rebuild_job(&OrgId::derive(&["p"]), at(20)));
+        assert_eq!(rebuild_job(&org, at(20), 0), rebuild_job(&org, at(29), 0));
+        for other in [
+            rebuild_job(&org, at(20), 1),
+            rebuild_job(&org, at(DAY_SECONDS), 0),
+            rebuild_job(&OrgId::derive(&["p"]), at(20), 0),
+        ] {
+            assert_ne!(rebuild_job(&org, at(20), 0), other);
+        }
     }
 }

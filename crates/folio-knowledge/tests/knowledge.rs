@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_history::job::{INGESTION_KIND, IngestionInput, JobFilter, JobHeader, JobLimits, JobQueue, JobState, NewJob};
+use folio_history::job::{
+    INGESTION_KIND, IngestionInput, JobCommand, JobFilter, JobHeader, JobLimits, JobQueue, JobState, JobWrite,
+    JobWritten, NewJob,
+};
 use folio_index::{
     Answer, EmbeddedIndex, EmbeddedOptions, Filter, IndexState, IndexedDocument, ListedDocument, PassageIndex, Search,
     Statistics, Written,
@@ -528,21 +531,38 @@ async fn an_index_that_moves_to_this_process_is_compared_at_once() {
 async fn a_lost_index_is_rebuilt_from_the_stores() {
     let test = Sandbox::new().await;
     let document = test.create("pumps.md", TEXT).await;
-    let head = test.ingested(&document).await;
+    test.ingested(&document).await;
     test.knowledge.index.delete_organization(&test.org).await.unwrap();
     assert_eq!((test.state().await, test.found("pump").await), (IndexState::Missing, Vec::new()));
-    // A sweep requests another job, which no node of this test runs.
-    test.environment.advance(Duration::from_secs(60));
+    // No node of this test runs the job of the first ingestion.
     let jobs = || async {
         let filter = JobFilter { queue: JobQueue::Ingestions, ..JobFilter::default() };
         let listed = test.stores().jobs.list(&test.org, &filter, &PageRequest::default()).await.unwrap();
-        listed.items.into_iter().map(|job| job.kind).collect::<Vec<_>>()
+        assert!(listed.items.iter().all(|job| job.kind == "index_rebuild"), "{:?}", listed.items);
+        listed.items
     };
-    assert_eq!(jobs().await, ["index_rebuild"], "the job of the first ingestion");
+    let cancel = || async {
+        for open in jobs().await.into_iter().filter(|job| !job.is_ended()) {
+            let cancelled = open.after(JobCommand::Cancel, test.environment.now()).unwrap().unwrap();
+            let write = JobWrite { batch: test.environment.random(), before: open, after: cancelled, outcome: None };
+            assert!(matches!(test.stores().jobs.write(write).await.unwrap(), JobWritten::Done(_)));
+        }
+        test.environment.advance(Duration::from_secs(60));
+    };
+    test.environment.advance(Duration::from_secs(60));
+    test.ingest(&document).await.unwrap();
+    assert_eq!(jobs().await.len(), 1, "the open job serves each request");
+    cancel().await;
+    for _ in 0..2 {
+        test.ingest(&document).await.unwrap();
+        assert_eq!(jobs().await.len(), 2, "another job, because the first one has ended");
+    }
+    cancel().await;
     let interval = Duration::from_millis(50);
     let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-    wait_for("the job", Duration::from_secs(20), || async { (jobs().await.len() == 2).then_some(()) }).await;
+    wait_for("the job of a sweep", Duration::from_secs(20), || async { (jobs().await.len() == 3).then_some(()) }).await;
     maintenance.stop(Duration::from_secs(5)).await;
+    let head = test.head(&document).await.unwrap();
     assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 1);
     assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 0, "the index is ready");
     assert_eq!(test.found("pump").await, [(document, head.generation)]);
