@@ -9,6 +9,8 @@
 //! Ingestions write to the index meanwhile. A generation is stored before it is written to the index, so that a rebuild that
 //! began earlier or later contains it.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use folio_history::job::{INDEX_REBUILD_KIND, JobHeader, JobQueue, NewJob};
 use folio_index::{IndexState, IndexedDocument, Written};
@@ -26,6 +28,8 @@ use crate::knowledge::Knowledge;
 const HEADS_AT_ONCE: usize = 100;
 /// Maximum passages of several documents that are written to the index at a time. A larger document is written alone.
 const PASSAGES_AT_ONCE: usize = 2_000;
+/// Maximum time for which a rebuild waits for another one of the process. A job that waits longer gives its capacity to other jobs.
+const REBUILDING_WAIT: Duration = Duration::from_secs(2);
 /// Seconds after the creation of a job within which no further one is created, so that an index that cannot be built causes no
 /// job for each write to it.
 const REQUEST_SECONDS: i64 = 10;
@@ -36,10 +40,13 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 /// Builds the index of an organization unless it is ready. Returns the number of documents that were written.
 ///
 /// # Errors
-/// Those of the stores and of the index; `VERSION_CONFLICT` if another process changed the index meanwhile. The state remains
+/// Those of the stores and of the index; `OVERLOADED` while the process rebuilds another one; `VERSION_CONFLICT` if another process changed the index meanwhile. The state remains
 /// `Rebuilding`, so that the next call begins again.
 pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
-    let _only = knowledge.rebuilding.lock().await;
+    let Ok(_only) = tokio::time::timeout(REBUILDING_WAIT, knowledge.rebuilding.lock()).await else {
+        let message = "the process rebuilds another index of passages; repeat the request later";
+        return Err(Error::exhausted(Reason::Overloaded, message).retry_after(REBUILDING_WAIT));
+    };
     if knowledge.index.state(org).await? == IndexState::Ready {
         return Ok(0);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_history::job::{
     INGESTION_KIND, IngestionInput, JobCommand, JobFilter, JobHeader, JobLimits, JobQueue, JobState, JobWrite,
-    JobWritten, NewJob,
+    JobWritten, NewJob, WaitReason,
 };
 use folio_index::{
     Answer, EmbeddedIndex, EmbeddedOptions, Filter, IndexState, IndexedDocument, ListedDocument, PassageIndex, Search,
@@ -123,6 +123,8 @@ impl Models for Vectors {
 struct Scripted {
     /// The organization whose index cannot be removed.
     undeletable: Option<OrgId>,
+    /// Runs before the next rebuild.
+    before_rebuild: Mutex<Option<BoxFuture<'static, ()>>>,
     /// Runs during the next removal of documents.
     during_removal: Mutex<Option<BoxFuture<'static, ()>>>,
     /// True: another process changes the index before the end of the next rebuild.
@@ -138,6 +140,10 @@ impl PassageIndex for ScriptedIndex {
     }
 
     async fn begin_rebuild(&self, org: &OrgId) -> Result<(), Error> {
+        let before = self.1.before_rebuild.lock().unwrap().take();
+        if let Some(step) = before {
+            step.await;
+        }
         self.0.begin_rebuild(org).await
     }
 
@@ -755,6 +761,25 @@ async fn a_rebuild_of_an_index_that_another_process_changed_fails() {
     let error = rebuild(&knowledge, &test.org).await.unwrap_err();
     assert!(error.reason == Reason::VersionConflict && error.is_retriable(), "{error}");
     assert_eq!(rebuild(&knowledge, &test.org).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_rebuild_does_not_wait_for_a_long_one_of_another_organization() {
+    let test = Sandbox::new().await;
+    let (begun, begins) = tokio::sync::oneshot::channel();
+    let step: BoxFuture<'static, ()> = Box::pin(async move {
+        begun.send(()).unwrap();
+        std::future::pending().await
+    });
+    let knowledge = test.with_script(Scripted { before_rebuild: Mutex::new(Some(step)), ..Scripted::default() });
+    let (long, org) = (knowledge.clone(), OrgId::derive(&["long"]));
+    let long = tokio::spawn(async move { rebuild(&long, &org).await });
+    begins.await.unwrap();
+    let refused = rebuild(&knowledge, &test.org).await.unwrap_err();
+    assert_eq!(folio_jobs::wait_reason(&refused), Some(WaitReason::Limit), "{refused}");
+    long.abort();
+    assert!(long.await.unwrap_err().is_cancelled());
+    assert_eq!(rebuild(&knowledge, &test.org).await.unwrap(), 0, "the organization has no documents");
 }
 
 #[tokio::test]
