@@ -12,6 +12,8 @@
 //!
 //! A repeated call makes a new generation from the current text, and pays for no vector that is stored or cached.
 
+use std::time::Duration;
+
 use folio_passages::{Chunk, ChunkOptions, Chunking, Context, Document as Source, chunk_document};
 use folio_resources::{Document, TextState};
 use folio_storage::PassagesWritten;
@@ -25,11 +27,15 @@ use crate::index::{indexed, read_all, remove_document, size_name, stored_bytes, 
 use crate::knowledge::Knowledge;
 use crate::language::Languages;
 use crate::links::{add_references, cross_references, resolve_links};
+use crate::memory::needed_bytes;
 use crate::source;
 use crate::vectors::{Payer, StoredVectors, Target, add_missing, common_space, targets};
 
 /// Smallest accepted window of a passage, and the smallest share of an input that its context keeps.
 const TOKENS_MIN: u32 = 32;
+/// Maximum time for which an ingestion waits for memory: a job continues later, the call of an agent would fail.
+pub(crate) const JOB_WAIT: Duration = Duration::from_secs(2);
+const AGENT_WAIT: Duration = Duration::from_secs(60);
 /// Number of random bits of a generation.
 const RANDOM_BITS: u32 = 16;
 
@@ -58,8 +64,8 @@ pub enum Ingested {
 /// Makes the passages of the current text of a document. Passages of a document without text, or of a deleted one, are removed.
 ///
 /// # Errors
-/// `TOO_LARGE` beyond the bounds of chunks; `VERSION_CONFLICT` if the document was changed meanwhile; those of model calls: the
-/// passages are then stored without vectors, unless the document has passages of this text.
+/// `TOO_LARGE` beyond the bounds of chunks; `VERSION_CONFLICT` if the document was changed meanwhile; `OVERLOADED` if other
+/// ingestions use the memory of the process; those of model calls: the passages are then stored without vectors, unless the document has passages of this text.
 pub async fn ingest(knowledge: &Knowledge, request: IngestRequest) -> Result<Ingested> {
     ingest_chunks(knowledge, request, None).await
 }
@@ -113,11 +119,14 @@ pub(crate) async fn ingest_chunks(
 
     let catalogue = knowledge.resources.models.catalogue(&org).await?;
     let targets = targets(&catalogue, knowledge.serving_space(&org).await?.as_ref());
+    let memory_wait = if generated.is_some() { AGENT_WAIT } else { JOB_WAIT };
     let generated = match generated {
         Some((_, generation)) if generation != text_generation => return Err(changed(&id)),
         Some((generated, _)) => generated,
         None => divide(knowledge, &document, context, ChunkOverrides::default(), &targets).await?,
     };
+    let texts = generated.chunking.chunks.iter().map(|chunk| chunk.text.len().saturating_add(chunk.padding.len()));
+    let _memory = knowledge.memory.reserve(&org, needed_bytes(texts, &targets), memory_wait).await?;
     let references = cross_references(&knowledge.resources, &org, &id).await?;
     let earlier = match live.as_ref().filter(|live| live.space.is_some() && !targets.is_empty()) {
         Some(live) => read_all(knowledge, &org, live).await?,
@@ -332,7 +341,8 @@ mod tests {
     #[test]
     fn passages_fit_into_the_input_of_each_model() {
         let options = ChunkOptions::default();
-        let target = |input_tokens| Target { model: "m".to_owned(), space: "s".to_owned(), input_tokens };
+        let target =
+            |input_tokens| Target { model: "m".to_owned(), space: "s".to_owned(), input_tokens, dimensions: 0 };
         for (inputs, window, padding) in
             [(vec![], 200, 120), (vec![0, 512], 200, 120), (vec![8_192, 256], 171, 85), (vec![16], 32, 5)]
         {

@@ -10,6 +10,7 @@ use folio_tools::ToolResources;
 use folio_types::{OrgId, Result};
 use tokio::sync::Mutex;
 
+use crate::memory::IngestionMemory;
 use crate::network::NetworkModes;
 use crate::options::Tokenizers;
 
@@ -28,6 +29,8 @@ pub struct Knowledge {
     pub network: Option<Arc<dyn NetworkModes>>,
     /// Owned while an index is rebuilt, so that a process rebuilds one at a time.
     pub(crate) rebuilding: Arc<Mutex<()>>,
+    /// The memory of all ingestions of the process.
+    pub(crate) memory: IngestionMemory,
 }
 
 impl Knowledge {
@@ -41,6 +44,7 @@ impl Knowledge {
             tokenizers: Tokenizers::default(),
             network: None,
             rebuilding: Arc::default(),
+            memory: IngestionMemory::default(),
         }
     }
 

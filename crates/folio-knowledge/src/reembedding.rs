@@ -13,14 +13,17 @@ use folio_types::{DocumentId, Error, JobId, OrgId, Reason, Result, Role};
 use serde_json::{Value, json};
 
 use crate::index::read_all;
-use crate::ingest::{copied_generation, publish};
+use crate::ingest::{JOB_WAIT, copied_generation, publish};
 use crate::knowledge::Knowledge;
+use crate::memory::needed_bytes;
 use crate::rebuild::create_maintenance_job;
 use crate::vectors::{Payer, Target, add_missing, common_space, targets};
 
 /// Seconds within which a job with the same vector space is created once.
 const REQUEST_SECONDS: i64 = 24 * 60 * 60;
 
+/// Bytes of the text and the padding of a passage, before it was read.
+const PASSAGE_BYTES: usize = 2 * 1024;
 /// Number of documents of an item whose model calls fail, after which the item fails: the model is broken.
 const FAILURES_MAX: usize = 10;
 
@@ -39,6 +42,8 @@ async fn embed_document(
     (org, key): (&OrgId, String),
 ) -> Result<()> {
     let Some(document) = knowledge.stores.of::<Document>().get(org, &live.document).await? else { return Ok(()) };
+    let texts = std::iter::repeat_n(PASSAGE_BYTES, usize::try_from(live.passages).unwrap_or(usize::MAX));
+    let _memory = knowledge.memory.reserve(org, needed_bytes(texts, targets), JOB_WAIT).await?;
     let mut passages = read_all(knowledge, org, live).await?;
     if passages.len() != usize::try_from(live.passages).unwrap_or(usize::MAX) {
         return Ok(());
