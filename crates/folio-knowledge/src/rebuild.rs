@@ -33,6 +33,8 @@ const REBUILDING_WAIT: Duration = Duration::from_secs(2);
 /// Seconds after the creation of a job within which no further one is created, so that an index that cannot be built causes no
 /// job for each write to it.
 const REQUEST_SECONDS: i64 = 10;
+/// Number of jobs of a day that follow each other at once.
+const IMMEDIATE_REBUILDS: u32 = 10;
 /// Maximum number of jobs of a day that rebuild an index. Then a sweep rebuilds it without a job.
 const REBUILDS_PER_DAY: u32 = 100;
 const DAY_SECONDS: i64 = 24 * 60 * 60;
@@ -129,8 +131,8 @@ fn is_of_input(error: &Error) -> bool {
     matches!(error.reason, Reason::TooLarge | Reason::InvalidField)
 }
 
-/// Returns the job that rebuilds the index of an organization: the open one, so that no two processes rebuild the same index, else
-/// that of the last seconds, else a new one.
+/// Returns the job that rebuilds the index of an organization: the open one, so that no two processes rebuild the same index, else a
+/// new one, or, after many of them, that of the last seconds.
 pub(crate) async fn request_rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<JobId> {
     let now = knowledge.resources.environment.now();
     let mut last: Option<JobHeader> = None;
@@ -139,7 +141,7 @@ pub(crate) async fn request_rebuild(knowledge: &Knowledge, org: &OrgId) -> Resul
         match knowledge.stores.jobs.header(org, &job).await? {
             Some(header) if header.is_ended() => last = Some(header),
             Some(_) => return Ok(job),
-            None if last.as_ref().is_some_and(|last| is_recent(last, now)) => break,
+            None if number >= IMMEDIATE_REBUILDS && last.as_ref().is_some_and(|last| is_recent(last, now)) => break,
             None => {
                 let kind = (INDEX_REBUILD_KIND, job.clone());
                 create_maintenance_job(knowledge, kind, json!({}), org, vec!["index".to_owned()]).await?;
