@@ -42,8 +42,8 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 /// Builds the index of an organization unless it is ready. Returns the number of documents that were written.
 ///
 /// # Errors
-/// Those of the stores and of the index; `OVERLOADED` while the process rebuilds another one; `VERSION_CONFLICT` if another process changed the index meanwhile. The state remains
-/// `Rebuilding`, so that the next call begins again.
+/// Those of the stores and of the index; `OVERLOADED` while the process rebuilds another one; `VERSION_CONFLICT` if another process
+/// changed the index meanwhile. The state remains `Rebuilding`, so that the next call begins again.
 pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
     let Ok(_only) = tokio::time::timeout(REBUILDING_WAIT, knowledge.rebuilding.lock()).await else {
         let message = "the process rebuilds another index of passages; repeat the request later";
@@ -91,12 +91,19 @@ pub(crate) async fn index_stored(knowledge: &Knowledge, org: &OrgId, heads: &[Pa
     Ok(written + write(knowledge, org, &batch, documents).await?)
 }
 
-/// Returns a stored generation as input of the index. None: the document was deleted, or the generation was replaced.
+/// Returns a stored generation as input of the index. None: the document was deleted, the generation was replaced, or the stores lack
+/// passages of it, which the log names.
 async fn read_document(knowledge: &Knowledge, org: &OrgId, head: &PassageHead) -> Result<Option<IndexedDocument>> {
     let Some(document) = knowledge.stores.of::<Document>().get(org, &head.document).await? else { return Ok(None) };
     let found = read_all(knowledge, org, head).await?;
-    let is_complete = found.len() == usize::try_from(head.passages).unwrap_or(usize::MAX);
-    Ok(is_complete.then(|| indexed(&document, head, found)))
+    if found.len() == usize::try_from(head.passages).unwrap_or(usize::MAX) {
+        return Ok(Some(indexed(&document, head, found)));
+    }
+    if knowledge.passages().head(org, &head.document).await?.as_ref() == Some(head) {
+        let document = &head.document;
+        tracing::error!(%org, %document, "the stores lack passages of a document; ingest the document again");
+    }
+    Ok(None)
 }
 
 /// Writes documents to the index. A batch that exceeds a bound of the index is written document by document, and a document that
