@@ -6,14 +6,14 @@
 //! | `document_link_key/DOCUMENT` | digest of the key | a key under which the document is found |
 //! | `link_key/DIGEST` | `d/DOCUMENT` | a document with the key |
 //! | `link_key/DIGEST` | `s/TIME/DOCUMENT/DIGEST` | a document that refers to the key, with the target |
-//! | `missing_link` | `TIME/DIGEST` | a target without a document, from the time of its first reference |
+//! | `missing_link/DIGIT` | `TIME/DIGEST` | a target without a document, from the time of its first reference; one group for each first digit of the digest |
 //! | `followed_link/ROOT` | `DOCUMENT` | a document that the ingestion of the root followed |
 //! | `link_follower/DOCUMENT` | `ROOT` | the reverse of the row above |
 //!
 //! The groups `link_key` are authoritative: whether a target is missing follows from them, so that a missing target is found when its
 //! document arrives, without a scan. A document that arrives writes its row and then reads the references; a document that
 //! refers writes its rows and then reads the documents. So at least one of two concurrent writers finds the other. The rows of
-//! `missing_link` are an index in the order of time: a reader checks each of them.
+//! `missing_link` are an index, which is read in the order of time: a reader checks each of them.
 //!
 //! All writes are idempotent and have no conditions. The first two groups name every other row of a document, are written before
 //! them, and are removed after them. They are written again at the end, because a removal that met the write has removed them, but
@@ -42,7 +42,8 @@ const CHANGED_REFERENCES_MAX: usize = 10_000;
 /// Maximum number of targets that are written concurrently.
 const AT_ONCE: usize = 16;
 
-const MISSING: &str = MissingLinkRow::KIND;
+/// First digits of digests.
+const DIGITS: &str = "0123456789abcdef";
 const DOCUMENTS: &str = "d/";
 const REFERENCES: &str = "s/";
 
@@ -82,6 +83,15 @@ fn sortable(at: Timestamp) -> String {
 
 fn reference_row(document: &DocumentId, link: &DocumentLink, identity: &LinkKey) -> String {
     format!("{REFERENCES}{}/{document}/{}", sortable(link.since), identity.digest())
+}
+
+/// Returns the group of the missing targets whose digests begin with a digit, so that their list consists of several partitions.
+fn missing_group(digit: &str) -> String {
+    format!("{}/{digit}", MissingLinkRow::KIND)
+}
+
+fn missing_group_of(identity: &LinkKey) -> String {
+    missing_group(identity.digest().get(..1).unwrap_or_default())
 }
 
 fn missing_row(since: Timestamp, identity: &LinkKey) -> String {
@@ -175,7 +185,7 @@ impl LinkStore {
         for key in &link.keys {
             self.0.remove(org, &group_of(key), &row).await?;
         }
-        self.0.remove(org, MISSING, &missing_row(link.since, identity)).await?;
+        self.0.remove(org, &missing_group_of(identity), &missing_row(link.since, identity)).await?;
         self.update_missing(org, &link.keys).await?;
         self.0.remove(org, &links_of(document), &identity.digest()).await
     }
@@ -212,14 +222,14 @@ impl LinkStore {
     async fn update_missing(&self, org: &OrgId, keys: &[LinkKey]) -> Result<()> {
         let Some(identity) = keys.first() else { return Ok(()) };
         let Some(first) = self.first_reference(org, identity).await? else { return Ok(()) };
-        let row = missing_row(first.since, identity);
+        let (group, row) = (missing_group_of(identity), missing_row(first.since, identity));
         if self.find(org, keys).await?.is_none() {
             let LinkingDocument { target, keys, since, .. } = first;
-            self.0.put(org, MISSING, &row, encode(&MissingLinkRow { target, keys, since })?).await?;
+            self.0.put(org, &group, &row, encode(&MissingLinkRow { target, keys, since })?).await?;
         }
         // A document that arrived after the first read did not find the row.
         match self.find(org, keys).await? {
-            Some(_) => self.0.remove(org, MISSING, &row).await,
+            Some(_) => self.0.remove(org, &group, &row).await,
             None => Ok(()),
         }
     }
@@ -289,7 +299,16 @@ impl LinkStore {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(String, MissingLinkRow)>> {
-        let rows = self.0.list_after(org, MISSING, after.unwrap_or_default(), limit).await?;
+        let after = after.unwrap_or_default();
+        let reads: Vec<_> = DIGITS
+            .split_inclusive(|_: char| true)
+            .map(|digit| async move { self.0.list_after(org, &missing_group(digit), after, limit).await })
+            .collect();
+        let groups: Vec<Vec<(String, Vec<u8>)>> =
+            futures::stream::iter(reads).buffer_unordered(AT_ONCE).try_collect().await?;
+        let mut rows: Vec<(String, Vec<u8>)> = groups.into_iter().flatten().collect();
+        rows.sort();
+        rows.truncate(limit);
         rows.into_iter().map(|(row, value)| Ok((row, decode(&value)?))).collect()
     }
 
@@ -364,6 +383,31 @@ mod tests {
             block_on(store.remove_document(&org, &document)).unwrap();
             assert_eq!(rows.names(), Vec::<String>::new(), "{row}");
         }
+    }
+
+    #[test]
+    fn missing_targets_of_all_groups_are_listed_in_the_order_of_time() {
+        let (org, rows) = (OrgId::derive(&["o"]), Arc::new(MemoryRows::default()));
+        let store = LinkStore::new(rows.clone());
+        let name = |second: i64| format!("{second}.pdf");
+        for second in 0..40 {
+            let document = DocumentId::derive(&[&name(second)]);
+            let keys = vec![LinkKey::Name(name(second))];
+            let link = FoundLink { page: 1, anchor: String::new(), target: name(second), keys };
+            block_on(store.write_links(&org, &document, vec![link], Timestamp::constant(second, 0))).unwrap();
+        }
+        let groups: BTreeSet<String> = rows.names().iter().map(|name| name.split('/').take(2).collect()).collect();
+        let missing = groups.iter().filter(|group| group.starts_with(MissingLinkRow::KIND)).count();
+        assert!(missing > 4, "{missing} groups");
+        let (mut found, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let page = block_on(store.missing(&org, after.as_deref(), 7)).unwrap();
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            assert!(page.len() <= 7);
+            found.extend(page.into_iter().map(|(_, row)| row.target));
+        }
+        assert_eq!(found, (0..40).map(name).collect::<Vec<_>>());
     }
 
     #[test]
