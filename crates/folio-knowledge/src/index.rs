@@ -66,9 +66,16 @@ pub(crate) async fn upsert(knowledge: &Knowledge, org: &OrgId, documents: Vec<In
     }
 }
 
-/// Removes the passages of a document from the stores and from the index. Idempotent.
+/// Removes everything of the passages of a deleted document from the stores and from the index. Idempotent.
 pub async fn remove_document(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<()> {
     knowledge.passages().remove(org, document).await?;
+    remove_passages(knowledge, org, document).await
+}
+
+/// Removes the passages of a document from the stores and from the index. Idempotent. The record of its newest job remains, so that
+/// the state of its ingestion names the reason.
+pub(crate) async fn remove_passages(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<()> {
+    knowledge.passages().remove_passages(org, document).await?;
     // Of a deleted document, the deletion has removed the size.
     let now = knowledge.resources.environment.now();
     let documents = knowledge.stores.of::<Document>();

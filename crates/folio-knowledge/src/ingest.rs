@@ -23,7 +23,7 @@ use folio_types::{Code, DocumentId, Environment, Error, OrgId, Reason, Result, T
 use tokio::task::JoinError;
 
 use crate::dictionary::{entries, relevant_terms};
-use crate::index::{indexed, read_all, remove_document, size_name, stored_bytes, upsert};
+use crate::index::{indexed, read_all, remove_document, remove_passages, size_name, stored_bytes, upsert};
 use crate::knowledge::Knowledge;
 use crate::language::Languages;
 use crate::links::{add_references, cross_references, resolve_links};
@@ -65,7 +65,8 @@ pub enum Ingested {
 ///
 /// # Errors
 /// `TOO_LARGE` beyond the bounds of chunks; `VERSION_CONFLICT` if the document was changed meanwhile; `OVERLOADED` if other
-/// ingestions use the memory of the process; those of model calls: the passages are then stored without vectors, unless the document has passages of this text.
+/// ingestions use the memory of the process; those of model calls: the passages are then stored without vectors, unless the
+/// document has passages of this text.
 pub async fn ingest(knowledge: &Knowledge, request: IngestRequest) -> Result<Ingested> {
     ingest_chunks(knowledge, request, None).await
 }
@@ -98,8 +99,12 @@ pub(crate) async fn ingest_chunks(
     };
     let document = match (found, reason) {
         (Some(document), None) => document,
-        (_, reason) => {
+        (None, reason) => {
             remove_document(knowledge, &org, &id).await?;
+            return Ok(Ingested::Skipped(reason.unwrap_or_default()));
+        }
+        (Some(_), reason) => {
+            remove_passages(knowledge, &org, &id).await?;
             // The removal may have met the ingestion of a new text, whose passages it removed.
             let current = stores.of::<Document>().get(&org, &id).await?;
             return match current.is_some_and(|current| current.state == TextState::Ready) {

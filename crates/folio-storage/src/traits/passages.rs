@@ -282,12 +282,16 @@ impl PassageStore {
         futures::stream::iter(writes).buffer_unordered(AT_ONCE).try_collect().await
     }
 
-    /// Removes all passages of a document, first the head. Idempotent. The caller removes them again once no process writes
-    /// passages of the document.
+    /// Removes all passages of a deleted document, and the record of its newest job. Idempotent. The caller removes them again
+    /// once no process writes passages of the document.
     pub async fn remove(&self, org: &OrgId, document: &DocumentId) -> Result<()> {
-        let bucket = bucket_of(document);
-        self.0.remove(org, &group_of_heads(bucket), document.as_str()).await?;
-        self.0.remove(org, &group_of_ingestions(bucket), document.as_str()).await?;
+        self.0.remove(org, &group_of_ingestions(bucket_of(document)), document.as_str()).await?;
+        self.remove_passages(org, document).await
+    }
+
+    /// Removes all passages of a document, first the head. Idempotent. The record of its newest job remains.
+    pub async fn remove_passages(&self, org: &OrgId, document: &DocumentId) -> Result<()> {
+        self.0.remove(org, &group_of_heads(bucket_of(document)), document.as_str()).await?;
         self.collect(org, document).await
     }
 
