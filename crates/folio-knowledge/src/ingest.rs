@@ -61,7 +61,8 @@ pub enum Ingested {
     Skipped(String),
 }
 
-/// Makes the passages of the current text of a document. Passages of a document without text, or of a deleted one, are removed.
+/// Makes the passages of the current text of a document. Passages of a document without text, or of a deleted one, are removed; links
+/// find the former by its name.
 ///
 /// # Errors
 /// `TOO_LARGE` beyond the bounds of chunks; `VERSION_CONFLICT` if the document was changed meanwhile; `OVERLOADED` if other
@@ -104,6 +105,7 @@ pub(crate) async fn ingest_chunks(
             return Ok(Ingested::Skipped(reason.unwrap_or_default()));
         }
         (Some(_), reason) => {
+            store_links(knowledge, &org, &id).await?;
             remove_passages(knowledge, &org, &id).await?;
             // The removal may have met the ingestion of a new text, whose passages it removed.
             let current = stores.of::<Document>().get(&org, &id).await?;
@@ -113,12 +115,7 @@ pub(crate) async fn ingest_chunks(
             };
         }
     };
-    match resolve_links(&knowledge.resources, &org, &id).await {
-        Ok(_) => {}
-        // The check at the end removes everything of a document that was deleted meanwhile.
-        Err(error) if error.reason == Reason::NotFound => {}
-        Err(error) => return Err(error),
-    }
+    store_links(knowledge, &org, &id).await?;
     let text_generation =
         document.text_generation.ok_or_else(|| Error::internal("a text that is ready has no time"))?;
 
@@ -167,6 +164,14 @@ pub(crate) async fn ingest_chunks(
     let published = publish(knowledge, &document, head, passages, &targets).await?;
     // Without vectors, the passages are found by their words until the next attempt.
     embedded.map(|()| published)
+}
+
+/// Stores the keys and the links of a document. No effect on a document that was deleted meanwhile, whose passages the caller removes.
+async fn store_links(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<()> {
+    match resolve_links(&knowledge.resources, org, document).await {
+        Err(error) if error.reason != Reason::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the number of a new generation, which is larger than that of the live one and that of each copy of it with other vectors

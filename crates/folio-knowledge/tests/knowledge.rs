@@ -28,7 +28,8 @@ use folio_metering::UsageRecorder;
 use folio_passages::Context;
 use folio_resources::{
     DictionaryEntry, DictionaryEntryChange, DictionaryEntryId, Document, DocumentChange, DocumentPatch, Heading,
-    NewDictionaryEntry, NewDocument, Organization, OrganizationChange, PageStructure, Provenance, Resource, TextState,
+    LinkKey, NewDictionaryEntry, NewDocument, Organization, OrganizationChange, PageStructure, Provenance, Resource,
+    TextState,
 };
 use folio_storage::value::PassageHead;
 use folio_storage::{IngestUpdate, NewPage, SharedOptions, SharedStores, Stores, create_job};
@@ -484,6 +485,8 @@ async fn passages_of_a_deleted_document_and_of_one_without_text_are_removed() {
         assert!(matches!(test.ingest(document).await.unwrap(), Ingested::Skipped(_)));
         assert_eq!(test.head(document).await, None);
     }
+    let keys = test.stores().links().keys(&test.org, &empty).await.unwrap();
+    assert!(keys.contains(&LinkKey::Name("empty.md".to_owned())), "links find a document without text: {keys:?}");
     assert!(test.found("pump").await.is_empty());
     assert!(test.knowledge.index.documents(&test.org, None, 10).await.unwrap().is_empty());
     remove_document(&test.knowledge, &test.org, &deleted).await.unwrap();

@@ -3,6 +3,7 @@
 //! | write | job |
 //! |---|---|
 //! | a text becomes ready | ingests the document, unless the organization disabled it |
+//! | a document turns out to have no text | stores the keys under which links find it, unless the organization disabled ingestions |
 //! | the text of a document with passages is replaced by none | removes the passages |
 //! | the name, tags or metadata of a document with passages change | writes the passages with them |
 //! | a document with passages is deleted | removes the passages |
@@ -62,14 +63,14 @@ impl Ingestions {
         (at, is_ready): (Timestamp, bool),
     ) -> Result<Option<JobId>> {
         let cause = IngestionCause { at, version: None };
+        let organization = self.organizations.get(&OrgId::platform(), org).await?;
+        let mode = organization.map_or(IngestionMode::Off, |organization| organization.ingestion);
         if !is_ready {
-            return match self.may_have_passages(org, id).await? {
+            return match mode != IngestionMode::Off || self.may_have_passages(org, id).await? {
                 true => self.create(org, id, IngestionMode::Index, cause, None).await,
                 false => Ok(None),
             };
         }
-        let organization = self.organizations.get(&OrgId::platform(), org).await?;
-        let mode = organization.map_or(IngestionMode::Off, |organization| organization.ingestion);
         let user = match mode {
             IngestionMode::Off => return Ok(None),
             IngestionMode::Index => None,

@@ -495,6 +495,21 @@ async fn a_change_of_a_document_during_its_first_ingestion_creates_a_job() {
 }
 
 #[tokio::test]
+async fn a_document_without_text_causes_the_job_that_stores_its_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &[]);
+    test.create_document().await;
+    let stores = test.with_events(test.stores.clone());
+    let create = OrganizationChange::Create { name: "o".into() };
+    change::<Organization>(&test, &stores, &test.org, Expected::Absent, create).await;
+    let empty = IngestUpdate { state: TextState::NoText("blank".into()), ..test.ready() };
+    stores.texts.ingest(&test.org, test.document.as_str(), empty).await.unwrap();
+    let filter = JobFilter { queue: JobQueue::Ingestions, ..JobFilter::default() };
+    let found = test.stores.jobs.list(&test.org, &filter, &PageRequest::default()).await.unwrap().items;
+    assert_eq!(found.iter().map(|job| job.kind.as_str()).collect::<Vec<_>>(), ["text_ingestion"]);
+}
+
+#[tokio::test]
 async fn a_text_that_is_settled_creates_the_job_of_a_requested_proposal_once() {
     for (has_auto_create, state) in [
         (false, TextState::Ready),
