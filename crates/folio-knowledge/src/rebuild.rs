@@ -142,27 +142,56 @@ fn is_of_input(error: &Error) -> bool {
 /// new one, or, after many of them, that of the last seconds.
 pub(crate) async fn request_rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<JobId> {
     let now = knowledge.resources.environment.now();
-    let mut last: Option<JobHeader> = None;
-    for number in 0..REBUILDS_PER_DAY {
-        let job = rebuild_job(org, now, number);
-        match knowledge.stores.jobs.header(org, &job).await? {
-            Some(header) if header.is_ended() => last = Some(header),
-            Some(_) => return Ok(job),
-            None if number >= IMMEDIATE_REBUILDS && last.as_ref().is_some_and(|last| is_recent(last, now)) => break,
-            None => {
-                let kind = (INDEX_REBUILD_KIND, job.clone());
-                create_maintenance_job(knowledge, kind, json!({}), org, vec!["index".to_owned()]).await?;
-                return Ok(job);
-            }
-        }
+    let day = now.as_second().div_euclid(DAY_SECONDS);
+    // A rebuild may have begun before midnight.
+    if let Some(open) = Rebuilds::read(knowledge, org, day.saturating_sub(1)).await?.open {
+        return Ok(open);
     }
-    Ok(last.map_or_else(|| rebuild_job(org, now, 0), |last| last.id))
+    let Rebuilds { count, open, last } = Rebuilds::read(knowledge, org, day).await?;
+    if let Some(open) = open {
+        return Ok(open);
+    }
+    let is_enough =
+        |last: &JobHeader| count >= REBUILDS_PER_DAY || (count >= IMMEDIATE_REBUILDS && is_recent(last, now));
+    if let Some(last) = last.filter(is_enough) {
+        return Ok(last.id);
+    }
+    let job = rebuild_job(org, day, count);
+    let kind = (INDEX_REBUILD_KIND, job.clone());
+    create_maintenance_job(knowledge, kind, json!({}), org, vec!["index".to_owned()]).await?;
+    Ok(job)
 }
 
-/// Returns the id of the job with this number among those of a day that rebuild an index.
-fn rebuild_job(org: &OrgId, at: Timestamp, number: u32) -> JobId {
-    let day = at.as_second().div_euclid(DAY_SECONDS).to_string();
-    JobId::derive(&[org.as_str(), INDEX_REBUILD_KIND, &day, &number.to_string()])
+/// The jobs of a day that rebuild an index.
+struct Rebuilds {
+    /// Number of the jobs that have ended.
+    count: u32,
+    open: Option<JobId>,
+    /// The last job that has ended.
+    last: Option<JobHeader>,
+}
+
+impl Rebuilds {
+    async fn read(knowledge: &Knowledge, org: &OrgId, day: i64) -> Result<Self> {
+        let mut found = Self { count: 0, open: None, last: None };
+        while found.count < REBUILDS_PER_DAY {
+            let job = rebuild_job(org, day, found.count);
+            match knowledge.stores.jobs.header(org, &job).await? {
+                Some(header) if header.is_ended() => found.last = Some(header),
+                header => {
+                    found.open = header.map(|header| header.id);
+                    break;
+                }
+            }
+            found.count += 1;
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the id of the job with this number, from 0, among those of a day that rebuild an index.
+fn rebuild_job(org: &OrgId, day: i64, number: u32) -> JobId {
+    JobId::derive(&[org.as_str(), INDEX_REBUILD_KIND, &day.to_string(), &number.to_string()])
 }
 
 /// Returns true if a job was created so recently that it serves a further request, also if it has ended.
@@ -224,14 +253,10 @@ mod tests {
 
     #[test]
     fn the_jobs_of_a_day_have_numbers() {
-        let (org, at) = (OrgId::derive(&["o"]), |second| Timestamp::constant(second, 0));
-        assert_eq!(rebuild_job(&org, at(20), 0), rebuild_job(&org, at(29), 0));
-        for other in [
-            rebuild_job(&org, at(20), 1),
-            rebuild_job(&org, at(DAY_SECONDS), 0),
-            rebuild_job(&OrgId::derive(&["p"]), at(20), 0),
-        ] {
-            assert_ne!(rebuild_job(&org, at(20), 0), other);
-        }
+        let org = OrgId::derive(&["o"]);
+        let first = rebuild_job(&org, 20, 0);
+        assert_eq!(first, rebuild_job(&org, 20, 0));
+        let others = [(&org, 20, 1), (&org, 21, 0), (&OrgId::derive(&["p"]), 20, 0)];
+        assert!(others.iter().all(|(org, day, number)| rebuild_job(org, *day, *number) != first));
     }
 }
