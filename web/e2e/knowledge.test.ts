@@ -1,7 +1,7 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { launch, signIn, visible, visit } from "./browser.js";
-import { newOrganization, uploadText, type Organization } from "./organization.js";
+import { newOrganization, uploadPdf, uploadText, type Organization } from "./organization.js";
 
 let browser: Browser;
 let organization: Organization;
@@ -15,20 +15,9 @@ afterAll(async () => {
   await browser.close();
 });
 
-/** Uploads HTML that is printed as a PDF, and returns the id of the document. */
-async function uploadPdf(name: string, html: string): Promise<string> {
-  const page = await browser.newPage();
-  await page.setContent(html);
-  const file = await page.pdf({ format: "A5" });
-  await page.close();
-  const { documentId } = await organization.api.upload(file, { name });
-  await organization.api.waitForText(documentId);
-  return documentId;
-}
-
 test("a section of the outline is highlighted on its page, and shows its text", async () => {
   const section = (title: string, text: string) => `<h1 style="page-break-before:always">${title}</h1><p>${text}</p>`;
-  const documentId = await uploadPdf("manual.pdf", section("Cleaning", "Rinse the tank.") + section("Storage", "Keep the hopper dry."));
+  const documentId = await uploadPdf(browser, organization, "manual.pdf", section("Cleaning", "Rinse the tank.") + section("Storage", "Keep the hopper dry."));
   const { page, context, violations } = await visit(browser);
   await signIn(page, organization.token, `/documents/${documentId}?panel=outline`);
   await page.getByRole("button", { name: "Go to Storage" }).click();
@@ -40,7 +29,7 @@ test("a section of the outline is highlighted on its page, and shows its text", 
 });
 
 test("a search finds a passage and leads to its words on the page", async () => {
-  await uploadPdf("warranty.pdf", "<h1>Warranty</h1><p>The zirconium valve has a warranty of nine years.</p>");
+  await uploadPdf(browser, organization, "warranty.pdf", "<h1>Warranty</h1><p>The zirconium valve has a warranty of nine years.</p>");
   const find = async () => (await organization.api.retrieval.search({ query: "zirconium" })).passages.length;
   await expect.poll(find, { timeout: 60_000 }).toBeGreaterThan(0);
   const { page, context, violations } = await visit(browser);
@@ -79,7 +68,7 @@ test("a target that no document has is listed until it arrives", async () => {
   await signIn(page, organization.token, "/links");
   await page.getByRole("button", { name: "1 document with annex-7.pdf" }).click();
   await visible(page.getByRole("link", { name: "offer.txt" }));
-  await uploadPdf("annex-7.pdf", "<p>Prices</p>");
+  await uploadPdf(browser, organization, "annex-7.pdf", "<p>Prices</p>");
   await expect.poll(targets, { timeout: 60_000 }).not.toContain("annex-7.pdf");
   expect(violations.found).toEqual([]);
   await context.close();

@@ -1,6 +1,7 @@
 // Organizations with users and documents for the suites, made by the API.
 import { connect, v1, type Client, type FileInput } from "folio-client";
 import { readFile } from "node:fs/promises";
+import type { Browser } from "playwright-core";
 import { inject } from "vitest";
 
 export type Api = Client<FileInput>;
@@ -49,6 +50,17 @@ export async function uploadInvoice({ api }: Organization, name = "invoice.pdf")
 
 export async function uploadText({ api }: Organization, name: string, text: string): Promise<v1.Document> {
   return api.waitForText((await api.upload(new TextEncoder().encode(text), { name })).documentId);
+}
+
+/** Uploads HTML that is printed as a PDF, and returns the id of the document. */
+export async function uploadPdf(browser: Browser, { api }: Organization, name: string, html: string): Promise<string> {
+  const page = await browser.newPage();
+  await page.setContent(html);
+  const file = await page.pdf({ format: "A5" });
+  await page.close();
+  const { documentId } = await api.upload(file, { name });
+  await api.waitForText(documentId);
+  return documentId;
 }
 
 const SCHEMA = {

@@ -121,7 +121,7 @@ test("the main states are accessible, and have their recorded trees and pixels",
 test("every view is accessible in both themes", async () => {
   const { page, context } = await visit(browser);
   await signIn(page, organization.token);
-  for (const path of ["search", "inbox", "schemas", "prompts", "tags", "dictionary", "links", "batches", "usage", "audit", "administration/members", "administration/tokens", "administration/limits", "administration/organization", "administration/webhooks", "administration/providers", "administration/mcp", "administration/policy"]) {
+  for (const path of ["search", "assistant", "collections", "stacks", "inbox", "schemas", "prompts", "tags", "dictionary", "links", "batches", "usage", "audit", "administration/members", "administration/tokens", "administration/limits", "administration/organization", "administration/webhooks", "administration/providers", "administration/mcp", "administration/policy"]) {
     await page.goto(`/${path}`);
     await visible(page.getByRole("heading", { level: 1 }));
     await hidden(page.getByText("Loading"));

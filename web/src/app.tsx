@@ -1,12 +1,11 @@
 import type { Transport } from "@connectrpc/connect";
 import { MantineProvider } from "@mantine/core";
 import { v1 } from "folio-client";
-import { lazy, Suspense } from "react";
+import { lazy, Suspense, useState } from "react";
 import { Route, Switch } from "wouter";
 import { connector } from "./api/api.js";
 import { DocumentsView } from "./documents/documents_view.js";
 import { ErrorBoundary } from "./errors/error_boundary.js";
-import { useInbox, useLiveInbox } from "./inbox/queries.js";
 import { SessionProvider } from "./session/session_provider.js";
 import type { Session } from "./session/session.js";
 import { useCoversAny, usePermits, useSession } from "./session/session_context.js";
@@ -18,7 +17,12 @@ import { theme } from "./theme.js";
 const Notifications = lazy(async () => ({ default: (await import("./notifications.js")).Notifications }));
 const SignInView = lazy(async () => ({ default: (await import("./session/sign_in_view.js")).SignInView }));
 const DocumentView = lazy(async () => ({ default: (await import("./document/document_view.js")).DocumentView }));
+const InboxCount = lazy(async () => ({ default: (await import("./inbox/inbox_count.js")).InboxCount }));
 const InboxView = lazy(async () => ({ default: (await import("./inbox/inbox_view.js")).InboxView }));
+const AssistantView = lazy(async () => ({ default: (await import("./assistant/assistant_view.js")).AssistantView }));
+const CollectionsView = lazy(async () => ({ default: (await import("./collections/collections_view.js")).CollectionsView }));
+const StacksView = lazy(async () => ({ default: (await import("./stacks/stacks_view.js")).StacksView }));
+const StackView = lazy(async () => ({ default: (await import("./stacks/stack_view.js")).StackView }));
 const DictionaryView = lazy(async () => ({ default: (await import("./dictionary/dictionary_view.js")).DictionaryView }));
 const SearchView = lazy(async () => ({ default: (await import("./search/search_view.js")).SearchView }));
 const MissingLinksView = lazy(async () => ({ default: (await import("./links/missing_links_view.js")).MissingLinksView }));
@@ -59,10 +63,10 @@ function Views({ transport }: { readonly transport?: Transport }) {
 function SignedIn({ session }: { readonly session: Session }) {
   const mayDecide = usePermits(v1.Role.MEMBER);
   const hasInbox = useCoversAny(...INBOX_SCOPES) && mayDecide;
-  const inbox = useInbox(hasInbox);
-  useLiveInbox(hasInbox);
+  const [waiting, setWaiting] = useState<number>();
   return (
-    <Shell session={session} waiting={inbox.data?.items.length}>
+    <Shell session={session} waiting={waiting}>
+      <Suspense>{hasInbox && <InboxCount onCount={setWaiting} />}</Suspense>
       <ErrorBoundary>
         <Suspense fallback={<LoadingState />}>
           <Switch>
@@ -75,6 +79,10 @@ function SignedIn({ session }: { readonly session: Session }) {
             <Route path="/administration/:section?">{({ section }) => <AdministrationView section={section} />}</Route>
             <Route path="/account"><AccountView /></Route>
             <Route path="/search"><SearchView /></Route>
+            <Route path="/assistant"><AssistantView /></Route>
+            <Route path="/collections"><CollectionsView /></Route>
+            <Route path="/stacks"><StacksView /></Route>
+            <Route path="/stacks/:stackId">{({ stackId }) => <StackView key={stackId} stackId={stackId} />}</Route>
             <Route path="/dictionary"><DictionaryView /></Route>
             <Route path="/links"><MissingLinksView /></Route>
             <Route path="/tags"><TagsView /></Route>

@@ -20,8 +20,12 @@ export function formatNumber(value: bigint | number): string {
 
 /** Returns a date with its time. Empty: no time. */
 export function formatTime(time: Timestamp | undefined): string {
-  if (time === undefined) return "";
-  return new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }).format(timestampDate(time));
+  return time === undefined ? "" : formatDate(timestampDate(time));
+}
+
+/** Returns a date with its time. */
+export function formatDate(date: Date): string {
+  return new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }).format(date);
 }
 
 /** Returns the time left until a deadline, such as `2 h 5 min`. */

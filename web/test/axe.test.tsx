@@ -9,6 +9,7 @@ const never = async function* () {
   await new Promise(() => undefined);
 };
 const CALL = { callId: "c1", name: "create_tag", argumentsJson: "{}", needsApproval: true };
+const STACK = { stackId: "stk_1", name: "Invoices", etag: "e1", documentCount: 2, columns: [{ name: "Total", type: v1.StackColumnType.NUMBER, unit: "EUR", required: true }, { name: "Kind", type: v1.StackColumnType.ENUM, enumValues: ["a"] }] };
 const SERVICES: Services = {
   document: {
     listDocuments: () => ({ documents: [{ documentId: "doc_1", name: "a.pdf", tagIds: ["tag_1"] }], totalSize: 1 }),
@@ -33,6 +34,13 @@ const SERVICES: Services = {
   tag: { listTags: () => ({ tags: [{ tagId: "tag_1", name: "paid", color: "#00aa00" }] }) },
   dictionary: { listDictionaryEntries: () => ({ dictionaryEntries: [{ dictionaryEntryId: "dic_1", term: "MY", expansion: "Malaysia", tags: ["asia"] }] }) },
   link: { listMissingLinks: () => ({ links: [{ target: "annex.pdf", documentIds: ["doc_1"] }] }) },
+  collection: { listCollections: () => ({ collections: [{ collectionId: "col_1", name: "Contracts", tagIds: ["tag_1"], metadata: { country: "MY" } }] }) },
+  stack: {
+    listStacks: () => ({ stacks: [{ stackId: "stk_1", name: "Invoices", documentCount: 2 }] }),
+    getStack: () => ({ stack: STACK }),
+    listStackRows: () => ({ rows: [{ stackRowId: "row_1", stackId: "stk_1", documentId: "doc_1", documentName: "a.pdf", cells: [{ column: "Total", valueJson: "5", state: v1.StackCellState.FILLED, confidence: 0.5, waiting: true, citation: { page: 1, quote: "5" } }] }], totalSize: 1 }),
+    watchTable: async function* () { yield { change: { case: "stack" as const, value: STACK } }; await new Promise(() => undefined); },
+  },
   retrieval: { search: () => ({ passages: [{ documentId: "doc_1", documentName: "a.pdf", page: 1, text: "the total", lexical: { rank: 1 }, highlights: [{ start: 4, end: 9 }] }], dense: { gaps: [{ description: "no vectors" }] } }) },
   model: { listModels: () => ({ models: [{ name: "m1" }] }) },
   job: { listJobs: () => ({ jobs: [{ jobId: "job_1", kind: "batch", state: v1.JobState.RUNNING, totalItems: 2 }] }) },
@@ -58,6 +66,13 @@ test.each([
   ["/documents/doc_1?panel=split", "Make 2 documents"],
   ["/search", "Words or a question"],
   ["/search?q=total", "words 1"],
+  ["/assistant", "Message to the agent"],
+  ["/assistant?about=documents", "Choose the documents of the conversation."],
+  ["/collections", "Edit Contracts"],
+  ["/stacks", "Invoices"],
+  ["/stacks/stk_1", "Filled, waits"],
+  ["/stacks/stk_1?panel=agent", "Message to the agent"],
+  ["/stacks/stk_1?panel=conflicts", "Find conflicts"],
   ["/dictionary", "Edit MY"],
   ["/links", "annex.pdf"],
   ["/inbox", "Creates the tag."],
@@ -89,6 +104,10 @@ test.each([
 
 test.each([
   ["/dictionary", "Edit MY", "Save"],
+  ["/collections", "Edit Contracts", "Save"],
+  ["/stacks", "New stack", "Create the stack"],
+  ["/stacks/stk_1", "Columns", "Save the columns"],
+  ["/stacks/stk_1", "Settings", "Save"],
   ["/administration/providers", "Edit vendor", "Save"],
   ["/administration/providers", "Models of vendor", "Save the models"],
   ["/administration/mcp", "Tools of files", "Save the tools"],

@@ -17,6 +17,7 @@ const schema = {
 };
 const prompt = { listPrompts: () => ({ prompts: [{ promptId: "prm_1", promptRevid: "prm_1.1", name: HOSTILE, content: HOSTILE, model: HOSTILE, tagIds: ["tag_1"] }] }) };
 const account = { getAccount: () => ({ user: { userId: "usr_1", name: HOSTILE, email: HOSTILE, platform: true } }), listAccountTokens: () => ({ tokens: [{ tokenId: "tok_1", name: HOSTILE }] }) };
+const STACK = { stackId: "stk_1", name: HOSTILE, description: HOSTILE, etag: "e1", columns: [{ name: HOSTILE, type: v1.StackColumnType.TEXT, unit: HOSTILE, description: HOSTILE }] };
 const watchDocument = async function* () {
   yield { change: { case: "caughtUp" as const, value: {} } };
   await pending();
@@ -69,6 +70,25 @@ const VIEWS: readonly (readonly [path: string, services: Services])[] = [
   ["/search?q=a", {
     tag,
     retrieval: { search: () => ({ passages: [{ documentId: HOSTILE, documentName: HOSTILE, text: HOSTILE, sectionTitles: [HOSTILE], page: 1, highlights: [{ start: 2, end: 6 }] }], dense: { gaps: [{ description: HOSTILE }] } }) },
+  }],
+  ["/collections", { tag, collection: { listCollections: () => ({ collections: [{ collectionId: "col_1", name: HOSTILE, description: HOSTILE, tagIds: ["tag_1", HOSTILE], metadata: { [HOSTILE]: HOSTILE } }] }) } }],
+  ["/stacks", { tag, stack: { listStacks: () => ({ stacks: [{ stackId: "stk_1", name: HOSTILE, description: HOSTILE, rule: { tagIds: [HOSTILE], metadata: { [HOSTILE]: HOSTILE } } }] }) } }],
+  ["/stacks/stk_1", {
+    stack: {
+      getStack: () => ({ stack: STACK }),
+      listStackRows: () => ({ rows: [{ stackRowId: "row_1", stackId: "stk_1", documentId: "doc_1", documentName: HOSTILE, cells: [{ column: HOSTILE, valueJson: JSON.stringify(HOSTILE), state: v1.StackCellState.FILLED, citation: { page: 1, quote: HOSTILE } }] }] }),
+      watchTable: async function* () { yield { change: { case: "stack" as const, value: STACK } }; await pending(); },
+    },
+    job: { listJobs: () => ({ jobs: [{ jobId: "job_1", inputJson: '{"stack":"stk_1"}', state: v1.JobState.RUNNING }] }), getJob: () => ({ job: { jobId: "job_1", state: v1.JobState.RUNNING, error: { message: HOSTILE } } }) },
+  }],
+  ["/assistant?thread=thr_1", {
+    thread: {
+      listThreads: () => ({ threads: [{ threadId: "thr_1", title: HOSTILE, documentIds: ["doc_1"] }] }),
+      getThread: () => ({ thread: { threadId: "thr_1" }, messages: [{ count: 2, turnId: "trn_1", kind: { case: "assistant" as const, value: { text: HOSTILE } } }] }),
+    },
+    document: { getDocument: () => ({ document: { documentId: "doc_1", name: HOSTILE } }) },
+    conversation: { listTools: () => ({}), getTurn: () => ({ turn: { turnId: "trn_1", answerType: "AnswerResponse", answerJson: JSON.stringify({ question: HOSTILE, answer: HOSTILE, sources: [HOSTILE], confidence: HOSTILE, passages: [{ document_id: HOSTILE, document_name: HOSTILE, section: HOSTILE, quote: HOSTILE, page: HOSTILE }] }) } }) },
+    tag,
   }],
   ["/dictionary", { dictionary: { listDictionaryEntries: () => ({ dictionaryEntries: [{ dictionaryEntryId: "dic_1", term: HOSTILE, expansion: HOSTILE, disambiguation: HOSTILE, tags: [HOSTILE] }] }) } }],
   ["/links", { link: { listMissingLinks: () => ({ links: [{ target: HOSTILE, documentIds: ["doc_1"] }] }) } }],

@@ -4,7 +4,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { expect, test } from "vitest";
 import { auditFilter, periodStart } from "../src/audit/audit_view.js";
-import { progressOf } from "../src/batches/batches_view.js";
+import { progressOf } from "../src/batches/progress.js";
 import { cellOf, columnsOf, evidencePath, extractionIdOf, fieldsOf, FIELDS_MAX, SHOWN_FIRST } from "../src/batches/grid.js";
 import { ordered, rowName, shownRows } from "../src/usage/usage_view.js";
 import { refusal, renderPage } from "./page.js";

@@ -16,6 +16,7 @@ export type Implementation<S extends DescService> = Partial<ServiceImpl<S>>;
 export interface Services {
   readonly account?: Implementation<typeof v1.AccountService>;
   readonly audit?: Implementation<typeof v1.AuditService>;
+  readonly collection?: Implementation<typeof v1.CollectionService>;
   readonly conversation?: Implementation<typeof v1.ConversationService>;
   readonly credit?: Implementation<typeof v1.CreditService>;
   readonly dictionary?: Implementation<typeof v1.DictionaryService>;
@@ -34,6 +35,7 @@ export interface Services {
   readonly provider?: Implementation<typeof v1.ProviderService>;
   readonly retrieval?: Implementation<typeof v1.RetrievalService>;
   readonly schema?: Implementation<typeof v1.SchemaService>;
+  readonly stack?: Implementation<typeof v1.StackService>;
   readonly tag?: Implementation<typeof v1.TagService>;
   readonly thread?: Implementation<typeof v1.ThreadService>;
   readonly token?: Implementation<typeof v1.TokenService>;

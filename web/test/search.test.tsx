@@ -42,9 +42,9 @@ test("a passage leads to its matching words, else to its boxes, else to its page
 });
 
 test("the address of a search is checked", () => {
-  const search = { query: "total & tax", tagIds: ["tag_1", "tag_2"] };
+  const search = { query: "total & tax", tagIds: ["tag_1", "tag_2"], collectionId: "col_1" };
   expect(searchOf(searchParametersOf(search))).toEqual(search);
-  expect(searchOf(new URLSearchParams("q=%20&tag=a%22b"))).toEqual({ query: "", tagIds: [] });
+  expect(searchOf(new URLSearchParams("q=%20&tag=a%22b&collection=%2F"))).toEqual({ query: "", tagIds: [], collectionId: "" });
   expect([...searchOf(new URLSearchParams({ q: "é".repeat(5_000) })).query]).toHaveLength(4_000);
 });
 
@@ -95,6 +95,47 @@ test("a search shows passages with their matches and gaps, and leads to the boxe
   await choose(user, screen.getByRole("combobox", { name: "Tags" }), "paid");
   await waitFor(() => expect(requests.map(({ query, passageFilter, limit }) => [query, passageFilter?.tagIds, limit])).toEqual([["total", [], 20], ["total", ["tag_1"], 20]]));
   expect(window.location.search).toBe("?q=total&tag=tag_1");
+});
+
+test("a question is answered with checked quotes that lead to their words, above the passages", async () => {
+  const requests: v1.AskRequest[] = [];
+  const all = services([]);
+  const { user } = renderPage({
+    ...all,
+    collection: { listCollections: () => ({ collections: [{ collectionId: "col_1", name: "Contracts" }] }), getCollection: () => ({ collection: { collectionId: "col_1", name: "Contracts" } }) },
+    retrieval: {
+      ...all.retrieval,
+      ask: (request) => {
+        requests.push(request);
+        if (request.question === "unknown") return { passages: 0 };
+        return {
+          answer: `The total is 5 [1]. ${HOSTILE}`,
+          citations: [{ number: 1, documentId: "doc_1", documentName: HOSTILE, page: 3, sectionTitles: [HOSTILE], quote: "total of 5", areas: [{ page: 3, boundingBox: box(3, 0.25) }] }],
+          removedCitations: 2,
+          passages: 8,
+          model: HOSTILE,
+          usage: { modelCalls: 1, inputTokens: 10n, outputTokens: 5n, credits: 3n },
+        };
+      },
+    },
+  }, "/search?q=total&collection=col_1");
+  await screen.findByRole("list", { name: "Passages" });
+  expect(requests).toEqual([]);
+  await user.click(screen.getByRole("button", { name: "Ask" }));
+  const answer = within(await screen.findByRole("region", { name: "Answer" }));
+  expect(answer.getByText(`The total is 5 [1]. ${HOSTILE}`)).toBeTruthy();
+  const link = answer.getByRole("link").getAttribute("href") ?? "";
+  expect(linkedHighlight(new URL(link, "http://a").searchParams)).toMatchObject({ page: 3, quote: "total of 5", boxes: [{ left: 0.25 }] });
+  expect(answer.getByText("2 quotes of the model did not occur in the passages and were removed.")).toBeTruthy();
+  expect(requests.map(({ question, passageFilter }) => [question, passageFilter?.collectionIds])).toEqual([["total", ["col_1"]]]);
+  expect(document.querySelector("img[src=x]")).toBeNull();
+  // Another query is another question: its answer replaces the first one on request.
+  const input = screen.getByLabelText("Words or a question");
+  await user.clear(input);
+  await user.type(input, "unknown");
+  await user.click(screen.getByRole("button", { name: "Ask" }));
+  expect(await screen.findByText("No passage was found, so that no model was called.")).toBeTruthy();
+  expect(window.location.search).toBe("?q=unknown&collection=col_1");
 });
 
 test("a search without a result says why it may be incomplete", async () => {

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use folio_index::{IndexedDocument, Passage};
+use folio_index::{IndexedDocument, Passage, UPSERT_BYTES};
 use folio_types::{Error, OrgId, Reason, Result};
 
 use crate::call::{Call, Part};
 
-/// Maximum bytes of encoded parts that wait for the last part of their upsert, of all organizations together.
-const STAGED_BYTES: usize = 512 * 1024 * 1024;
+/// Maximum bytes of the texts and vectors that wait for the last part of their upsert, of all organizations together. The largest
+/// upsert fits alone.
+const STAGED_BYTES: usize = UPSERT_BYTES;
 /// Maximum upserts whose last part is missing.
 const STAGED_MAX: usize = 16;
 /// Time after the last part of an upsert after which its parts are removed.
@@ -96,20 +97,23 @@ pub(crate) struct Staged {
 
 impl Staged {
     /// Returns the call that the index makes. None: a part was added to an upsert. Every call removes the parts that have expired,
-    /// so that those of a process that died do not remain in memory. `bytes`: the encoded size of the call.
+    /// so that those of a process that died do not remain in memory.
     ///
     /// # Errors
     /// `OVERLOADED` if too many parts wait. `ABORTED` if a part is missing: the caller sends all parts again.
-    pub(crate) fn accept(&mut self, org: &OrgId, call: Call, bytes: usize, now: Instant) -> Result<Option<Call>> {
+    pub(crate) fn accept(&mut self, org: &OrgId, call: Call, now: Instant) -> Result<Option<Call>> {
         self.expire(now);
         match call {
-            Call::Stage(part) => self.add(org, part, bytes, now).map(|()| None),
+            Call::Stage(part) => {
+                let bytes = part.documents.iter().map(IndexedDocument::bytes).fold(0, usize::saturating_add);
+                self.add(org, part, bytes, now).map(|()| None)
+            }
             Call::Commit(part) => self.finish(org, part).map(Some),
             other => Ok(Some(other)),
         }
     }
 
-    /// Adds a part. `bytes`: its encoded size. A repeated part has no effect.
+    /// Adds a part. `bytes`: the size of its texts and vectors. A repeated part has no effect.
     ///
     /// # Errors
     /// `OVERLOADED` if too many parts wait. `ABORTED` if an earlier part is missing: the caller sends all parts again.
@@ -222,6 +226,28 @@ mod tests {
     }
 
     #[test]
+    fn passages_with_the_longest_vectors_are_divided_within_the_bound_of_a_request() {
+        const REQUEST_BYTES: usize = 8 << 20;
+        let vector = |space: &str| Embedding { space: space.to_owned(), values: vec![-0.123_456_79; 8_192] };
+        let passage = |number| Passage {
+            number,
+            text: "\u{1}".repeat(1_000),
+            vectors: vec![vector("first"), vector("second")],
+            ..Passage::default()
+        };
+        let upsert = vec![IndexedDocument { passages: (0..200).map(passage).collect(), ..document("a", 0) }];
+        let bytes: usize = upsert.iter().map(IndexedDocument::bytes).sum();
+        assert!(bytes > REQUEST_BYTES, "{bytes}");
+        let parts = divide(upsert, REQUEST_BYTES / 10 * 9);
+        assert!(parts.len() > 1 && parts.len() < 2 * bytes / REQUEST_BYTES + 2, "{} parts", parts.len());
+        for (number, documents) in parts.into_iter().enumerate() {
+            let part = Part { upload: "u".to_owned(), number, documents };
+            let bytes = encode(&Call::Stage(part)).unwrap().len();
+            assert!(bytes <= REQUEST_BYTES, "{bytes}");
+        }
+    }
+
+    #[test]
     fn missing_and_late_parts_are_refused_and_waiting_parts_are_bounded() {
         let (mut staged, now) = (Staged::default(), Instant::now());
         let part = |upload: &str, number| Part { upload: upload.to_owned(), number, documents: vec![document("a", 1)] };
@@ -230,7 +256,7 @@ mod tests {
         assert!(staged.finish(&OrgId::derive(&["b"]), part("u", 1)).is_err(), "a part of another organization");
         assert!(staged.finish(&org(), part("u", 2)).is_err());
         staged.add(&org(), part("u", 0), 10, now).unwrap();
-        let late = staged.accept(&org(), Call::Commit(part("u", 1)), 10, now + STAGED_FOR);
+        let late = staged.accept(&org(), Call::Commit(part("u", 1)), now + STAGED_FOR);
         assert!(late.is_err(), "the parts have expired");
         for number in 0..STAGED_MAX {
             staged.add(&org(), part(&number.to_string(), 0), 1, now).unwrap();
@@ -244,10 +270,11 @@ mod tests {
     fn any_call_removes_the_parts_that_have_expired() {
         let (mut staged, now) = (Staged::default(), Instant::now());
         let part = Part { upload: "u".to_owned(), number: 0, documents: vec![document("a", 1)] };
-        assert_eq!(staged.accept(&org(), Call::Stage(part), 10, now).unwrap(), None);
-        assert_eq!(staged.accept(&org(), Call::State, 1, now).unwrap(), Some(Call::State));
-        assert_eq!((staged.upserts.len(), staged.bytes), (1, 10));
-        staged.accept(&org(), Call::State, 1, now + STAGED_FOR).unwrap();
+        let bytes = part.documents[0].bytes();
+        assert_eq!(staged.accept(&org(), Call::Stage(part), now).unwrap(), None);
+        assert_eq!(staged.accept(&org(), Call::State, now).unwrap(), Some(Call::State));
+        assert_eq!((staged.upserts.len(), staged.bytes), (1, bytes));
+        staged.accept(&org(), Call::State, now + STAGED_FOR).unwrap();
         assert_eq!((staged.upserts.len(), staged.bytes), (0, 0));
     }
 }

@@ -30,8 +30,7 @@ impl IndexServer {
 #[async_trait]
 impl IndexCalls for IndexServer {
     async fn call(&self, org: &OrgId, call: Vec<u8>) -> Result<Vec<u8>> {
-        let (bytes, call) = (call.len(), decode(&call)?);
-        let accepted = self.staged().accept(org, call, bytes, Instant::now())?;
+        let accepted = self.staged().accept(org, decode(&call)?, Instant::now())?;
         match accepted {
             None => encode(&Reply::Done),
             Some(call) => encode(&make(&*self.index, org, call).await?),

@@ -98,6 +98,13 @@ pub(crate) async fn remove_passages(knowledge: &Knowledge, org: &OrgId, document
     knowledge.index.delete_documents(org, std::slice::from_ref(document)).await.map(drop)
 }
 
+/// Removes everything that ingestions stored of a deleted document, also what an attempt stored after the clean-up of the
+/// deletion. Idempotent.
+pub(crate) async fn remove_deleted(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<()> {
+    knowledge.stores.remove_ingested(org, document).await?;
+    remove_document(knowledge, org, document).await
+}
+
 #[cfg(test)]
 mod tests {
     use folio_types::Error;

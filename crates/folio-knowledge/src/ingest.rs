@@ -18,12 +18,13 @@ use folio_passages::{Chunk, ChunkOptions, Chunking, Context, Document as Source,
 use folio_resources::{Document, TextState};
 use folio_storage::PassagesWritten;
 use folio_storage::value::{PassageHead, ServingSpace, StoredPassage, StoredSegment};
+use folio_tools::dictionary_entries;
 use folio_tools::ingestion::{ChunkOverrides, GeneratedChunks};
 use folio_types::{Code, DocumentId, Environment, Error, OrgId, Reason, Result, Timestamp, UserId};
 use tokio::task::JoinError;
 
-use crate::dictionary::{entries, relevant_terms};
-use crate::index::{indexed, read_all, remove_document, remove_passages, size_name, stored_bytes, upsert};
+use crate::dictionary::relevant_terms;
+use crate::index::{indexed, read_all, remove_deleted, remove_passages, size_name, stored_bytes, upsert};
 use crate::knowledge::Knowledge;
 use crate::language::Languages;
 use crate::links::{add_references, cross_references, resolve_links};
@@ -38,6 +39,8 @@ pub(crate) const JOB_WAIT: Duration = Duration::from_secs(2);
 const AGENT_WAIT: Duration = Duration::from_secs(60);
 /// Number of random bits of a generation.
 const RANDOM_BITS: u32 = 16;
+/// Maximum distance of the number of a copy from that of the generation before it.
+const COPY_STEP: u64 = 1 << 10;
 
 /// A document to ingest, with its payer.
 #[derive(Debug, Clone)]
@@ -83,7 +86,9 @@ pub(crate) async fn ingest_chunks(
     let stores = &knowledge.stores;
     // Before the text is read, so that a later generation is one of the same text or of a later one.
     let live = knowledge.passages().head(&org, &id).await?;
-    let generation = new_generation(&*knowledge.resources.environment, live.as_ref());
+    let newest = knowledge.passages().newest_generation(&org, &id).await?;
+    let newest = newest.max(live.as_ref().map(|live| live.generation));
+    let generation = new_generation(&*knowledge.resources.environment, newest);
     let found = stores.of::<Document>().get(&org, &id).await?;
     let reason = match &found {
         None => Some("the document was deleted".to_owned()),
@@ -101,7 +106,7 @@ pub(crate) async fn ingest_chunks(
     let document = match (found, reason) {
         (Some(document), None) => document,
         (None, reason) => {
-            remove_document(knowledge, &org, &id).await?;
+            remove_deleted(knowledge, &org, &id).await?;
             return Ok(Ingested::Skipped(reason.unwrap_or_default()));
         }
         (Some(_), reason) => {
@@ -174,21 +179,24 @@ async fn store_links(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) 
     }
 }
 
-/// Returns the number of a new generation, which is larger than that of the live one and that of each copy of it with other vectors
-/// ([`copied_generation`]). Later attempts have larger numbers, and concurrent ones have different numbers.
-fn new_generation(environment: &dyn Environment, live: Option<&PassageHead>) -> u64 {
+/// Returns the number of a new generation. Later attempts have larger numbers, and concurrent ones have different numbers.
+/// `newest`: the largest number of the stored generations, of which each smaller one is removed when the new one is live. The number
+/// is also larger than that of each copy of them with other vectors ([`copied_generation`]).
+fn new_generation(environment: &dyn Environment, newest: Option<u64>) -> u64 {
     let milliseconds = u64::try_from(environment.now().as_millisecond()).unwrap_or(0);
     let random = random_part(environment);
     let by_time = (milliseconds << RANDOM_BITS) | random;
-    // The clock of another node may be ahead.
-    let after = |live: &PassageHead| live.generation.saturating_add(1 << RANDOM_BITS).saturating_add(random);
-    by_time.max(live.map_or(0, after))
+    // The clock of another node may be ahead, or may have been when a write was interrupted.
+    by_time.max(newest.map_or(0, |newest| newest.saturating_add(1 << RANDOM_BITS).saturating_add(random)))
 }
 
-/// Returns the number of a generation with the passages of a live one and other vectors. It is smaller than that of each ingestion
-/// that read the same live generation, which may read another text and must not be superseded by a copy.
-pub(crate) fn copied_generation(environment: &dyn Environment, live: &PassageHead) -> u64 {
-    live.generation.saturating_add(random_part(environment).max(1))
+/// Returns the number of a generation with the passages of the live one and other vectors. `newest`: as of [`new_generation`]. The
+/// number is larger than that of an interrupted copy. It is smaller than that of each ingestion that read the same live generation,
+/// which may read another text and must not be superseded by a copy.
+pub(crate) fn copied_generation(environment: &dyn Environment, live: u64, newest: Option<u64>) -> u64 {
+    let last = live.saturating_add((1 << RANDOM_BITS) - 1);
+    let copied = newest.filter(|newest| (live..last).contains(newest)).unwrap_or(live);
+    copied.saturating_add(1).saturating_add(random_part(environment) % COPY_STEP).min(last)
 }
 
 /// Returns a random number of [`RANDOM_BITS`] bits.
@@ -228,12 +236,14 @@ pub(crate) async fn publish(
     if store.head(org, id).await?.is_some_and(|live| live.generation > head.generation) {
         return Ok(superseded());
     }
+    knowledge.hit("passages:before").await;
     // The size is stored first, so that no passage is missing in the sum.
     let bytes = stored_bytes(&passages);
     documents.set_blob_bytes(org, id, &size_name(id), bytes, head.created_at).await?;
     if store.write(org, &head, &passages).await? == PassagesWritten::Superseded {
         return Ok(superseded());
     }
+    knowledge.hit("passages:after").await;
     if let Some(target) = targets.iter().find(|target| head.space.as_ref() == Some(&target.space)) {
         let serving = ServingSpace { model: target.model.clone(), space: target.space.clone() };
         // The first vectors of an organization serve searches at once.
@@ -242,11 +252,12 @@ pub(crate) async fn publish(
         }
     }
     upsert(knowledge, org, vec![indexed(document, &head, passages)]).await?;
+    knowledge.hit("index:after").await;
     match documents.get(org, id).await? {
         // The clean-up of the deletion may have been earlier than the writes.
         None => {
             store.remove_written(org, &head).await?;
-            remove_document(knowledge, org, id).await?;
+            remove_deleted(knowledge, org, id).await?;
             Ok(Ingested::Skipped("the document was deleted".to_owned()))
         }
         Some(current) if has_same_passages(document, &current) => Ok(Ingested::Live(head)),
@@ -290,7 +301,7 @@ pub(crate) async fn divide(
     let options = fitting(options, targets);
     let stores = &knowledge.stores;
     let sections = source::read(stores, &knowledge.resources.outlines, document).await?;
-    let entries = entries(stores, &document.org).await?;
+    let entries = dictionary_entries(stores, &document.org).await?;
     let mut source = Source {
         id: document.id.clone(),
         file_name: document.name.clone(),
@@ -370,33 +381,24 @@ mod tests {
         assert_ne!(first, new_generation(&environment, None));
         environment.advance(std::time::Duration::from_millis(1));
         assert!(new_generation(&environment, None) > first);
-        let live = PassageHead {
-            document: DocumentId::derive(&["a"]),
-            generation: u64::MAX - 1,
-            passages: 0,
-            space: None,
-            text_generation: Timestamp::UNIX_EPOCH,
-            created_at: Timestamp::UNIX_EPOCH,
-        };
-        assert_eq!(new_generation(&environment, Some(&live)), u64::MAX, "the clock of another node is ahead");
+        assert_eq!(new_generation(&environment, Some(u64::MAX - 1)), u64::MAX, "the clock of another node is ahead");
     }
 
     #[test]
     fn a_copy_of_a_generation_is_before_each_ingestion_that_read_it() {
         let environment = Simulated::new(7);
-        for generation in [1, u64::MAX / 2, new_generation(&environment, None)] {
-            let live = PassageHead {
-                document: DocumentId::derive(&["a"]),
-                generation,
-                passages: 0,
-                space: None,
-                text_generation: Timestamp::UNIX_EPOCH,
-                created_at: Timestamp::UNIX_EPOCH,
-            };
+        for live in [1, u64::MAX / 2, new_generation(&environment, None)] {
             for _ in 0..100 {
-                let copy = copied_generation(&environment, &live);
-                assert!(copy > live.generation, "{copy} replaces {generation}");
-                assert!(new_generation(&environment, Some(&live)) > copy, "{copy} replaces no ingestion");
+                let copy = copied_generation(&environment, live, Some(live));
+                assert!(copy > live, "{copy} replaces {live}");
+                assert!(new_generation(&environment, Some(live)) > copy, "{copy} replaces no ingestion");
+                let next = copied_generation(&environment, live, Some(copy));
+                assert!(next > copy, "{next} replaces the interrupted copy {copy}");
+                let ingestion = new_generation(&environment, Some(next));
+                assert!(
+                    copied_generation(&environment, live, Some(ingestion)) < ingestion,
+                    "{ingestion} is in progress"
+                );
             }
         }
     }

@@ -1,4 +1,4 @@
-import { Button, Group, NumberInput, Stack, Switch, TextInput } from "@mantine/core";
+import { Button, Group, NumberInput, Select, Stack, Switch, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useState } from "react";
@@ -10,6 +10,13 @@ import { EmptyState, QueryView } from "../states/states.js";
 const NAME_MAX = 200;
 const RETENTION_DAYS_MAX = 3_650;
 const TAG_BATCH_MAX = 1_000;
+const { UNSPECIFIED, OFF, INDEX, FAST, AGENTIC } = v1.IngestionMode;
+const INGESTION_MODES = [
+  { value: OFF, label: "off", description: "No document is ingested by itself, so that searches do not find new ones." },
+  { value: INDEX, label: "index", description: "Sections, passages, terms, vectors and the index, without a chat model." },
+  { value: FAST, label: "fast", description: "As index, with a summary of each section by a model, which costs credit." },
+  { value: AGENTIC, label: "agentic", description: "Agents decide about the steps, which costs more credit." },
+] as const;
 
 /** The name, retention and automatic runs of the organization. */
 export function OrganizationSettings() {
@@ -30,11 +37,12 @@ function SettingsForm({ stored }: { readonly stored: v1.Organization }) {
     tagRunsDisabled: stored.tagRunsDisabled,
     tagBatchDocuments: stored.tagBatchDocuments,
     autoCreate: stored.autoCreate,
+    ingestion: stored.ingestion,
   });
   const change = (changes: Partial<typeof values>) => setValues((before) => ({ ...before, ...changes }));
   const save = useMutation({
     mutationFn: async () => {
-      const updateMask = { paths: ["name", "thread_retention_days", "tag_runs_disabled", "tag_batch_documents", "auto_create"] };
+      const updateMask = { paths: ["name", "thread_retention_days", "tag_runs_disabled", "tag_batch_documents", "auto_create", ...(values.ingestion === UNSPECIFIED ? [] : ["ingestion"])] };
       await api.service(v1.OrganizationService).updateOrganization({ organization: { ...values, name: values.name.trim(), etag: stored.etag }, updateMask });
     },
     onSuccess: () => queries.invalidateQueries({ queryKey: ORGANIZATION_KEY }),
@@ -47,6 +55,14 @@ function SettingsForm({ stored }: { readonly stored: v1.Organization }) {
         <Switch label="An agent makes a proposal for each uploaded document" checked={values.autoCreate} onChange={(event) => change({ autoCreate: event.currentTarget.checked })} />
         <Switch label="Prompts run on documents with their tags" checked={!values.tagRunsDisabled} onChange={(event) => change({ tagRunsDisabled: !event.currentTarget.checked })} />
         <NumberInput label="Documents on which a prompt runs at once when it gets a tag" value={values.tagBatchDocuments} onChange={(value) => change({ tagBatchDocuments: Number(value) || 0 })} min={0} max={TAG_BATCH_MAX} allowDecimal={false} allowNegative={false} clampBehavior="strict" />
+        <Select
+          label="Ingestion of new documents"
+          description={INGESTION_MODES.find(({ value }) => value === values.ingestion)?.description}
+          data={INGESTION_MODES.map(({ value, label }) => ({ value: String(value), label }))}
+          value={values.ingestion === UNSPECIFIED ? null : String(values.ingestion)}
+          onChange={(mode) => change({ ingestion: INGESTION_MODES.find(({ value }) => String(value) === mode)?.value ?? values.ingestion })}
+          allowDeselect={false}
+        />
         {save.error !== null && <ErrorNotice error={save.error} actions={{ reload: () => void queries.invalidateQueries({ queryKey: ORGANIZATION_KEY }) }} />}
         <Group><Button size="xs" type="submit" loading={save.isPending} disabled={values.name.trim() === ""}>Save</Button></Group>
       </Stack>

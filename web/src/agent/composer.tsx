@@ -3,6 +3,7 @@ import { v1 } from "folio-client";
 import { useEffect, useRef, useState, type KeyboardEvent } from "react";
 import { beginsMention, SEARCH_MAX, useMentions } from "./mentions.js";
 import { useModels, useTools } from "./queries.js";
+import { isDivisible, isReadOnly, type Subject } from "./subject.js";
 
 /** Maximum size of a message in bytes. */
 const TEXT_BYTES_MAX = 128 * 1024;
@@ -29,6 +30,7 @@ export interface Draft {
 export const EMPTY_DRAFT: Draft = { text: "", model: "", mode: "ask", autoApprovedTools: [], mentions: [], keep: undefined, isDivided: false };
 
 interface ComposerProps {
+  readonly subject: Subject;
   readonly draft: Draft;
   readonly onDraft: (draft: Draft) => void;
   /** True before the first message of a conversation. */
@@ -46,9 +48,9 @@ export function isSendable({ text }: Draft): boolean {
 }
 
 /** Writes a message. Keys: Enter sends, Shift Enter starts a line, @ mentions a schema, a prompt or a tag. */
-export function Composer({ draft, onDraft, isNew, isRunning, isWaiting, onSend, onStop }: ComposerProps) {
+export function Composer({ subject, draft, onDraft, isNew, isRunning, isWaiting, onSend, onStop }: ComposerProps) {
   const models = useModels();
-  const tools = useTools();
+  const tools = useTools(subject.profiles[0]);
   const [mentionText, setMentionText] = useState("");
   const mentions = useMentions(mentionText, draft.mentions);
   const input = useRef<HTMLTextAreaElement>(null);
@@ -75,7 +77,7 @@ export function Composer({ draft, onDraft, isNew, isRunning, isWaiting, onSend, 
       <Textarea
         ref={input}
         aria-label="Message to the agent"
-        placeholder="Ask about the document, or what the agent should do"
+        placeholder={subject.placeholder}
         value={draft.text}
         onChange={(event) => change({ text: event.currentTarget.value })}
         onKeyDown={onKeyDown}
@@ -112,16 +114,18 @@ export function Composer({ draft, onDraft, isNew, isRunning, isWaiting, onSend, 
             searchable
             w={170}
           />
-          <Select
-            size="xs"
-            aria-label="Approval"
-            data={[{ value: "ask", label: "Ask every time" }, { value: "all", label: "Approve all calls" }, { value: "tools", label: "Approve some tools" }]}
-            value={draft.mode}
-            onChange={(mode) => change({ mode: mode === "all" || mode === "tools" ? mode : "ask" })}
-            allowDeselect={false}
-            w={160}
-          />
-          {isNew && <Switch size="xs" label="Divide into tasks" title="An agent divides the request into tasks, which other agents perform" checked={draft.isDivided} onChange={(event) => change({ isDivided: event.currentTarget.checked })} />}
+          {!isReadOnly(subject) && (
+            <Select
+              size="xs"
+              aria-label="Approval"
+              data={[{ value: "ask", label: "Ask every time" }, { value: "all", label: "Approve all calls" }, { value: "tools", label: "Approve some tools" }]}
+              value={draft.mode}
+              onChange={(mode) => change({ mode: mode === "all" || mode === "tools" ? mode : "ask" })}
+              allowDeselect={false}
+              w={160}
+            />
+          )}
+          {isNew && isDivisible(subject) && <Switch size="xs" label="Divide into tasks" title="An agent divides the request into tasks, which other agents perform" checked={draft.isDivided} onChange={(event) => change({ isDivided: event.currentTarget.checked })} />}
         </Group>
         {isRunning ? <Button size="xs" color="red" variant="light" onClick={onStop}>Stop</Button> : <Button size="xs" onClick={onSend} disabled={!isSendable(draft)}>{label}</Button>}
       </Group>

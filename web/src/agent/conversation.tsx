@@ -1,4 +1,4 @@
-import { Stack } from "@mantine/core";
+import { Stack, Text } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { errorOfMessage, FolioError, v1 } from "folio-client";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
@@ -11,13 +11,16 @@ import { entriesOf, groupsOf, messagesOf } from "./history.js";
 import { LiveTurn } from "./live_turn.js";
 import { mentionOf } from "./mentions.js";
 import { PastEntry } from "./past_entry.js";
-import { COORDINATOR, threadKey, useThread } from "./queries.js";
+import { threadKey, useThread } from "./queries.js";
+import { COORDINATOR, isReadOnly, type Subject } from "./subject.js";
 import { useStoredTurn, useTurn, type Decisions, type Outgoing } from "./use_turn.js";
 
 const NO_DECISIONS: Decisions = new Map();
+/** Number of entries whose typed answers are read at once. Earlier ones are read on demand. */
+const RECENT = 20;
 
 interface ConversationProps {
-  readonly documentId: string;
+  readonly subject: Subject;
   /** Empty: the first message creates the thread. */
   readonly threadId: string;
   readonly initialText: string;
@@ -26,8 +29,11 @@ interface ConversationProps {
   readonly onNew: (text: string) => void;
 }
 
-/** Returns the message of a draft. `isNew`: the message begins a conversation, whose agent the draft chooses. */
-export function messageOf(draft: Draft, ifPending: v1.IfPending, isNew: boolean): Outgoing {
+/**
+ * Returns the message of a draft. `isNew`: the message begins a conversation, whose agent the draft chooses. `mentioned`: keys of resources
+ * that each message of the conversation mentions.
+ */
+export function messageOf(draft: Draft, ifPending: v1.IfPending, isNew: boolean, mentioned: readonly string[] = []): Outgoing {
   const { text, model, mode, autoApprovedTools, mentions, keep, isDivided } = draft;
   return {
     text,
@@ -35,14 +41,14 @@ export function messageOf(draft: Draft, ifPending: v1.IfPending, isNew: boolean)
     ifPending,
     autoApprove: mode === "all",
     autoApprovedTools: mode === "tools" ? [...autoApprovedTools] : [],
-    mentions: mentions.map(mentionOf).filter((mention) => mention !== undefined),
+    mentions: [...new Set([...mentioned, ...mentions])].map(mentionOf).filter((mention) => mention !== undefined),
     ...(keep !== undefined && { truncateToMessageCount: keep }),
     ...(isNew && isDivided && { profile: COORDINATOR }),
   };
 }
 
 /** A thread: its messages, its newest turn, and the composer. */
-export function Conversation({ documentId, threadId, initialText, onThread, onNew }: ConversationProps) {
+export function Conversation({ subject, threadId, initialText, onThread, onNew }: ConversationProps) {
   const api = useApi();
   const queries = useQueryClient();
   const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.CONVERSATIONS);
@@ -50,7 +56,7 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
   const [draft, setDraft] = useState<Draft>({ ...EMPTY_DRAFT, text: initialText });
   const [decided, setDecided] = useState<Decisions>(NO_DECISIONS);
   const onRefused = useCallback((message: Outgoing) => setDraft((before) => ({ ...before, text: before.text || message.text })), []);
-  const turn = useTurn({ documentId, threadId, onThread, onRefused });
+  const turn = useTurn({ subject, threadId, onThread, onRefused });
   const { state, isStreaming, send, decide, resume, clearError } = turn;
   const stop = useMutation({ mutationFn: (turnId: string) => api.service(v1.ConversationService).cancelTurn({ turnId }) });
   const end = useRef<HTMLDivElement>(null);
@@ -68,9 +74,10 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
   const entries = useMemo(() => entriesOf(messagesOf(pages ?? []), state?.turnId ?? "", groupsOf(pages ?? [])), [pages, state?.turnId]);
   const isWaiting = state?.phase === "awaiting";
   const isRunning = isStreaming && !isWaiting;
+  const isRefused = threadId === "" && state === undefined && subject.refusal !== undefined;
 
   const submit = (ifPending: v1.IfPending, text = draft.text) => {
-    const message = messageOf({ ...draft, text }, ifPending, threadId === "");
+    const message = messageOf({ ...draft, text }, ifPending, threadId === "", subject.mentions);
     if (!isSendable({ ...draft, text })) return;
     // Messages after the kept ones are dropped on the server.
     if (draft.keep !== undefined) void queries.cancelQueries({ queryKey: threadKey(threadId) });
@@ -108,9 +115,9 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
       {thread.hasNextPage && <MoreButton onClick={() => void thread.fetchNextPage()} loading={thread.isFetchingNextPage} />}
       {threadId !== "" && thread.isPending && state === undefined && <LoadingState />}
       {thread.error !== null && <ErrorNotice error={thread.error} actions={{ retry: () => void thread.refetch() }} />}
-      {entries.length === 0 && state === undefined && !thread.isLoading && <EmptyState title="Ask about this document" text="The agent answers from the document, and can create schemas, prompts and extractions. It asks before it changes something." />}
-      {entries.map((entry) => (
-        <PastEntry key={entry.key} entry={entry} {...(canWrite && entry.kind === "user" && { onAskAgain: () => setDraft({ ...draft, text: entry.text, keep: entry.count - 1 }) })} />
+      {entries.length === 0 && state === undefined && !thread.isLoading && <EmptyState title={subject.title} text={subject.text} />}
+      {entries.map((entry, index) => (
+        <PastEntry key={entry.key} entry={entry} typed={!isReadOnly(subject) ? "no" : index >= entries.length - RECENT ? "recent" : "earlier"} {...(canWrite && entry.kind === "user" && { onAskAgain: () => setDraft({ ...draft, text: entry.text, keep: entry.count - 1 }) })} />
       ))}
       {state !== undefined && (
         <LiveTurn
@@ -127,8 +134,10 @@ export function Conversation({ documentId, threadId, initialText, onThread, onNe
       )}
       {state?.phase === "expired" && turn.error === undefined && <ErrorNotice error={new FolioError("NOT_FOUND", "TURN_EXPIRED", "")} actions={actions} />}
       {stop.error !== null && <ErrorNotice error={stop.error} onClose={stop.reset} />}
-      {canWrite && (
+      {canWrite && isRefused && <Text size="sm" role="status">{subject.refusal}</Text>}
+      {canWrite && !isRefused && (
         <Composer
+          subject={subject}
           draft={draft}
           onDraft={setDraft}
           isNew={threadId === "" && state === undefined}

@@ -1,8 +1,9 @@
 import { Badge, Button, Group, Stack, Text } from "@mantine/core";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { Decision, v1 } from "folio-client";
-import { useEffect, useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { formatLeft } from "../format.js";
+import { LoadingState } from "../states/states.js";
 import { isApprovedAutomatically } from "./calls.js";
 import { Markdown } from "./markdown.js";
 import { Thinking } from "./thinking.js";
@@ -10,6 +11,9 @@ import { ToolCard, type WaitingCall } from "./tool_card.js";
 import { usageSentence, type RoundState, type TurnState } from "./turn_state.js";
 import type { Decisions } from "./use_turn.js";
 import { UserMessage } from "./user_message.js";
+
+const StepList = lazy(async () => ({ default: (await import("./step_list.js")).StepList }));
+const AnswerCard = lazy(async () => ({ default: (await import("./answer_card.js")).AnswerCard }));
 
 const CLOCK_MS = 20_000;
 
@@ -24,7 +28,7 @@ interface LiveTurnProps {
 
 /** The newest turn: its rounds as they happen, and the calls that wait. */
 export function LiveTurn({ state, isStreaming, approvable, decided, onDecide }: LiveTurnProps) {
-  const { rounds, phase, waiting, usage, endedTasks } = state;
+  const { rounds, phase, waiting, usage, endedTasks, steps, answer } = state;
   const isRunning = phase === "running" && isStreaming;
   const waitingCalls = waiting?.pending.filter(({ needsApproval }) => needsApproval) ?? [];
   const undecided = waitingCalls.filter(({ callId }) => !decided.has(callId));
@@ -45,9 +49,11 @@ export function LiveTurn({ state, isStreaming, approvable, decided, onDecide }: 
   return (
     <Stack gap="xs" aria-busy={isRunning}>
       {state.userText !== "" && <UserMessage text={state.userText} />}
+      {steps.length > 0 && <Suspense fallback={<LoadingState />}><StepList steps={steps} isRunning={isRunning} /></Suspense>}
       {rounds.map((round, index) => (
-        <LiveRound key={round.round} round={round} endedTasks={endedTasks} isRunning={isRunning && index === rounds.length - 1} waitingCall={waitingCall} />
+        <LiveRound key={round.round} round={steps.length > 0 ? { ...round, text: "" } : round} endedTasks={endedTasks} isRunning={isRunning && index === rounds.length - 1} waitingCall={waitingCall} />
       ))}
+      {answer !== undefined && <Suspense fallback={<LoadingState />}><AnswerCard answer={answer} /></Suspense>}
       {isRunning && rounds.length === 0 && <Text size="sm" c="dimmed" role="status">The agent starts</Text>}
       {waiting !== undefined && (
         <Group gap="xs" role="group" aria-label="Waiting calls">

@@ -6,7 +6,8 @@ import { v1 } from "folio-client";
 import { useRef } from "react";
 import { useApi } from "../api/api.js";
 import { nameFilter } from "../documents/filters.js";
-import { usePrompts, useTags } from "../documents/queries.js";
+import { useTags } from "../documents/queries.js";
+import { usePrompts } from "../prompts/queries.js";
 
 const SCHEMAS_MAX = 100;
 const SEARCH_DELAY_MS = 250;

@@ -1,5 +1,5 @@
 import { Stack, Text } from "@mantine/core";
-import { memo } from "react";
+import { lazy, memo, Suspense } from "react";
 import type { Entry } from "./history.js";
 import { Markdown } from "./markdown.js";
 import { PastUsage } from "./past_usage.js";
@@ -7,19 +7,23 @@ import { Thinking } from "./thinking.js";
 import { ToolCard } from "./tool_card.js";
 import { UserMessage } from "./user_message.js";
 
+const PastAnswer = lazy(async () => ({ default: (await import("./past_answer.js")).PastAnswer }));
+
 interface PastEntryProps {
   readonly entry: Entry;
+  /** Whether the agent gives typed answers, which the entry then shows with their sources: at once, or on demand. */
+  readonly typed?: "no" | "recent" | "earlier";
   readonly onAskAgain?: () => void;
 }
 
 /** A message of an earlier turn. Its tool calls are folded. */
-export const PastEntry = memo(function PastEntry({ entry, onAskAgain }: PastEntryProps) {
+export const PastEntry = memo(function PastEntry({ entry, typed = "no", onAskAgain }: PastEntryProps) {
   if (entry.kind === "user") return <UserMessage text={entry.text} {...(onAskAgain && { onAskAgain })} />;
   const { text, thinking, calls, endOf } = entry;
   return (
     <Stack gap="xs">
       <Thinking text={thinking} isRunning={false} />
-      {text !== "" && <Markdown text={text} />}
+      {text !== "" && (typed !== "no" && endOf !== "" ? <Suspense fallback={<Markdown text={text} />}><PastAnswer turnId={endOf} text={text} isRecent={typed === "recent"} /></Suspense> : <Markdown text={text} />)}
       {calls.length > 0 && (
         <details>
           <summary><Text span size="xs" c="dimmed">{`${calls.length} tool ${calls.length === 1 ? "call" : "calls"}`}</Text></summary>

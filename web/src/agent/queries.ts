@@ -1,30 +1,27 @@
-// The queries and changes of the threads of a document.
+// The queries and changes of threads.
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
+import { threadFilter, type Subject } from "./subject.js";
 
-const PROFILE = "document";
-/** The agent that divides a request into tasks, which other agents perform. */
-export const COORDINATOR = "coordinator";
-/** The agents of the conversations of the panel. Agents of jobs have threads, too. */
-const PROFILES: readonly string[] = [PROFILE, COORDINATOR];
 const THREADS_MAX = 50;
 const MESSAGES = 100;
 /** Delay between two reads of a thread whose calls wait, because another user or tab may decide, or of the log of a running task. In milliseconds. */
 const WAITING_MS = 4_000;
 
-export const threadsKey = (documentId: string) => ["threads", documentId] as const;
+export const threadsKey = ({ key }: Subject) => ["threads", key] as const;
 export const threadKey = (threadId: string) => ["thread", threadId] as const;
 
-/** Returns the newest threads about a document. */
-export function useThreads(documentId: string) {
+/** Returns the newest threads of a subject. */
+export function useThreads(subject: Subject) {
   const api = useApi();
   return useQuery({
-    queryKey: threadsKey(documentId),
+    queryKey: threadsKey(subject),
     queryFn: async ({ signal }) => {
-      const lists = await Promise.all(PROFILES.map((profile) => api.service(v1.ThreadService).listThreads({ filter: `document=${documentId} profile=${profile}`, pageSize: THREADS_MAX }, { signal })));
-      return newestFirst(lists.flatMap(({ threads }) => threads));
+      const lists = await Promise.all(subject.profiles.map((profile) => api.service(v1.ThreadService).listThreads({ filter: threadFilter(subject, profile), pageSize: THREADS_MAX }, { signal })));
+      const own = ({ title }: v1.Thread) => subject.threadTitle === undefined || title === subject.threadTitle;
+      return newestFirst(lists.flatMap(({ threads }) => threads.filter(own)));
     },
   });
 }
@@ -84,30 +81,30 @@ export function usePreview(turnId: string, callId: string, argumentsJson: string
   });
 }
 
-/** Returns the tools of the profile. */
-export function useTools() {
+/** Returns the tools of an agent. */
+export function useTools(profile: string) {
   const api = useApi();
   return useQuery({
-    queryKey: ["tools", PROFILE],
-    queryFn: async ({ signal }) => (await api.service(v1.ConversationService).listTools({ profile: PROFILE, pageSize: 200 }, { signal })).tools,
+    queryKey: ["tools", profile],
+    queryFn: async ({ signal }) => (await api.service(v1.ConversationService).listTools({ profile, pageSize: 200 }, { signal })).tools,
     staleTime: Infinity,
   });
 }
 
-export function useRenameThread(documentId: string) {
+export function useRenameThread(subject: Subject) {
   const api = useApi();
   const queries = useQueryClient();
   return useMutation({
     mutationFn: (request: { threadId: string; title: string }) => api.service(v1.ThreadService).renameThread(request),
-    onSuccess: () => queries.invalidateQueries({ queryKey: threadsKey(documentId) }),
+    onSuccess: () => queries.invalidateQueries({ queryKey: threadsKey(subject) }),
   });
 }
 
-export function useDeleteThread(documentId: string) {
+export function useDeleteThread(subject: Subject) {
   const api = useApi();
   const queries = useQueryClient();
   return useMutation({
     mutationFn: (threadId: string) => api.service(v1.ThreadService).deleteThread({ threadId }),
-    onSuccess: () => queries.invalidateQueries({ queryKey: threadsKey(documentId) }),
+    onSuccess: () => queries.invalidateQueries({ queryKey: threadsKey(subject) }),
   });
 }

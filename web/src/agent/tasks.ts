@@ -1,6 +1,7 @@
 // The tasks of a call of `run_tasks`. No I/O.
 import { v1 } from "folio-client";
 import { parsed, type Json } from "../extraction/fields.js";
+import { member } from "./steps.js";
 
 /** A task with the known part of its end. */
 export interface TaskState {
@@ -52,11 +53,6 @@ function resultsOf(content: string): ReadonlyMap<Json | undefined, TaskResult> {
     const summary = member(task, "summary");
     return [member(task, "task"), { status: NAMES.get(member(task, "status")) ?? UNSPECIFIED, summary: typeof summary === "string" ? summary : "" }];
   }));
-}
-
-function member(value: Json | undefined, name: string): Json | undefined {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
-  return Object.hasOwn(value, name) ? (value as Readonly<Record<string, Json>>)[name] : undefined;
 }
 
 /**

@@ -3,29 +3,31 @@ import { useDisclosure } from "@mantine/hooks";
 import { v1 } from "folio-client";
 import { useState } from "react";
 import { ErrorNotice } from "../errors/error_notice.js";
+import { formatTime } from "../format.js";
 import { usePermits } from "../session/session_context.js";
 import { useDeleteThread, useRenameThread, useThreads } from "./queries.js";
+import type { Subject } from "./subject.js";
 
 const TITLE_MAX = 200;
 
 interface ThreadBarProps {
-  readonly documentId: string;
+  readonly subject: Subject;
   readonly threadId: string;
   /** Empty: a new thread. */
   readonly onSelect: (threadId: string) => void;
 }
 
-/** The threads of the document: new, load, rename, delete. */
-export function ThreadBar({ documentId, threadId, onSelect }: ThreadBarProps) {
-  const threads = useThreads(documentId);
+/** The threads of a subject: new, load, rename, delete. */
+export function ThreadBar({ subject, threadId, onSelect }: ThreadBarProps) {
+  const threads = useThreads(subject);
   const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.CONVERSATIONS);
-  const rename = useRenameThread(documentId);
-  const remove = useDeleteThread(documentId);
+  const rename = useRenameThread(subject);
+  const remove = useDeleteThread(subject);
   const [isRenaming, renaming] = useDisclosure();
   const [isDeleting, deleting] = useDisclosure();
   const current = threads.data?.find((thread) => thread.threadId === threadId);
   const [title, setTitle] = useState("");
-  const options = (threads.data ?? []).map(({ threadId, title }) => ({ value: threadId, label: title || "Untitled" }));
+  const options = (threads.data ?? []).map(({ threadId, title, createTime }) => ({ value: threadId, label: (subject.threadTitle === undefined ? title : formatTime(createTime)) || "Untitled" }));
   return (
     <Stack gap={4}>
       <Group gap="xs" wrap="nowrap">
@@ -35,7 +37,7 @@ export function ThreadBar({ documentId, threadId, onSelect }: ThreadBarProps) {
           <Menu position="bottom-end">
             <Menu.Target><ActionIcon variant="default" aria-label="Actions of the conversation">⋯</ActionIcon></Menu.Target>
             <Menu.Dropdown>
-              <Menu.Item onClick={() => { setTitle(current.title); renaming.open(); }}>Rename</Menu.Item>
+              {subject.threadTitle === undefined && <Menu.Item onClick={() => { setTitle(current.title); renaming.open(); }}>Rename</Menu.Item>}
               <Menu.Item color="red" onClick={deleting.open}>Delete</Menu.Item>
             </Menu.Dropdown>
           </Menu>

@@ -10,6 +10,9 @@ import { usePreview } from "./queries.js";
 import { TaskList } from "./task_list.js";
 import { tasksOf } from "./tasks.js";
 
+/** The tool that replaces the columns of a table, whose arguments are shown as a table. */
+const DEFINE_COLUMNS = "define_columns";
+const ColumnsPreview = lazy(async () => ({ default: (await import("./columns_preview.js")).ColumnsPreview }));
 const EffectPreview = lazy(async () => ({ default: (await import("./effect_preview.js")).EffectPreview }));
 
 /** Delay between an edit of the arguments and its check by a preview of its effect, in milliseconds. */
@@ -58,7 +61,8 @@ export function ToolCard({ callId, name, argumentsJson, result, isRunning = fals
         {isRunning && !isDelayed && <Badge size="sm" color="blue" role="status">Running</Badge>}
         {label !== "" && <Badge size="sm" variant="light" color={color}>{label}</Badge>}
       </Group>
-      <details open={waiting !== undefined}>
+      {name === DEFINE_COLUMNS && <Suspense fallback={<LoadingState />}><ColumnsPreview argumentsJson={argumentsJson} /></Suspense>}
+      <details open={waiting !== undefined && name !== DEFINE_COLUMNS}>
         <summary><Text span size="xs" c="dimmed">{`${name}: arguments`}</Text></summary>
         <Code block className="foreign" mah={240} style={{ overflow: "auto" }}>{indented(argumentsJson)}</Code>
       </details>

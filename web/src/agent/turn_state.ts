@@ -1,6 +1,7 @@
 // The state of a turn from its events. No I/O, no clock.
 import type { v1 } from "folio-client";
 import { formatNumber } from "../format.js";
+import { answerOf, stepsOf, typedAnswer, withEnd, withStart, type Step, type TypedAnswer } from "./steps.js";
 
 export type TurnPhase = "running" | "awaiting" | "completed" | "failed" | "cancelled" | "expired" | "superseded";
 
@@ -33,6 +34,10 @@ export interface TurnState {
   readonly usage: v1.Usage | undefined;
   /** The states of ended tasks by the id of their thread. */
   readonly endedTasks: ReadonlyMap<string, v1.TaskStatus>;
+  /** The nodes of the agent's graph that have started. Empty: the agent has none. */
+  readonly steps: readonly Step[];
+  /** Undefined: the agent has no graph, or has not answered. */
+  readonly answer: TypedAnswer | undefined;
   /** Number of the last event. */
   readonly lastEvent: bigint;
 }
@@ -58,6 +63,8 @@ export function startedTurn(userText: string): TurnState {
     isRetriable: false,
     usage: undefined,
     endedTasks: new Map(),
+    steps: [],
+    answer: undefined,
     lastEvent: 0n,
   };
 }
@@ -78,6 +85,10 @@ function afterEvent(before: TurnState, event: v1.Event): TurnState {
     case "roundStarted":
       // A later attempt of a round voids its earlier deltas.
       return { ...state, phase: "running", waiting: undefined, rounds: [...state.rounds.filter(({ round }) => round < kind.value.round), emptyRound(kind.value.round)] };
+    case "nodeStarted":
+      return { ...state, steps: withStart(state.steps, kind.value) };
+    case "nodeEnded":
+      return { ...state, steps: withEnd(state.steps, kind.value.round, kind.value.node), answer: answerOf(kind.value.node) ?? state.answer };
     case "thinkingDelta":
       return inLastRound(state, (round) => ({ ...round, thinking: round.thinking + kind.value.text }));
     case "textDelta":
@@ -132,14 +143,16 @@ function withGroup(state: TurnState, group: v1.TaskGroup): TurnState {
 }
 
 /** The closing event has the whole turn, also the parts of events that were missed. */
-function completed(state: TurnState, { rounds, text, thinking, usage }: v1.Completed): TurnState {
+function completed(state: TurnState, closing: v1.Completed): TurnState {
+  const { rounds, text, thinking, usage } = closing;
   const known = rounds.length > 0 ? rounds.map(ofRound) : [...state.rounds];
   const last = known.at(-1) ?? emptyRound(1);
   if (last.text !== text) {
     if (last.calls.length > 0) known.push({ ...emptyRound(last.round + 1), text, thinking });
     else known.splice(-1, 1, { ...last, text, thinking: thinking || last.thinking });
   }
-  return { ...state, rounds: known, usage: usage ?? state.usage };
+  const steps = rounds.length > 0 ? stepsOf(rounds) : state.steps;
+  return { ...state, rounds: known, steps, answer: typedAnswer(closing) ?? state.answer, usage: usage ?? state.usage };
 }
 
 function ofRound({ round, text, thinking, calls, results }: v1.Round): RoundState {
@@ -157,6 +170,8 @@ function ofTurn(turn: v1.Turn): TurnState {
     model: turn.model,
     phase: PHASES[turn.status] ?? "running",
     rounds: turn.rounds.map(ofRound),
+    steps: stepsOf(turn.rounds),
+    answer: typedAnswer(turn) ?? turn.rounds.map(({ node }) => answerOf(node)).find((answer) => answer !== undefined),
     error: turn.error,
     isRetriable: turn.retriable,
     usage: turn.usage,

@@ -5,6 +5,7 @@ import { randomId, type Approval, type ChatOptions, type Decision, type v1 } fro
 import { useCallback, useEffect, useRef, useState } from "react";
 import { useApi, useStream, type Api } from "../api/api.js";
 import { threadKey, threadsKey } from "./queries.js";
+import type { Subject } from "./subject.js";
 import { afterEvents, startedTurn, type TurnState } from "./turn_state.js";
 
 /** A message to send. */
@@ -17,13 +18,13 @@ export type Decisions = ReadonlyMap<string, Decision>;
 
 /** The action that opens a stream of events. */
 type Start =
-  | { readonly kind: "chat"; readonly message: Outgoing; readonly threadId: string; readonly requestId: string }
+  | { readonly kind: "chat"; readonly message: Outgoing; readonly threadId: string; readonly requestId: string; readonly threadRequestId: string }
   | { readonly kind: "watch" }
   | { readonly kind: "resume" }
   | { readonly kind: "decide"; readonly decisions: Decisions };
 
 interface UseTurn {
-  readonly documentId: string;
+  readonly subject: Subject;
   /** Empty: the first message creates the thread. */
   readonly threadId: string;
   /** Called with the id of the thread when a turn starts. */
@@ -32,7 +33,7 @@ interface UseTurn {
   readonly onRefused: (message: Outgoing) => void;
 }
 
-export function useTurn({ documentId, threadId, onThread, onRefused }: UseTurn) {
+export function useTurn({ subject, threadId, onThread, onRefused }: UseTurn) {
   const api = useApi();
   const queries = useQueryClient();
   const [state, setState] = useState<TurnState>();
@@ -62,7 +63,7 @@ export function useTurn({ documentId, threadId, onThread, onRefused }: UseTurn) 
       setState(live.current);
     };
     try {
-      for await (const event of streamOf(api, documentId, start.start, live.current, signal)) {
+      for await (const event of streamOf(api, subject, start.start, live.current, signal)) {
         if (event.kind.case === "turnStarted") onThread(event.kind.value.threadId);
         waiting.push(event);
         if (frame === 0) frame = requestAnimationFrame(flush);
@@ -86,13 +87,13 @@ export function useTurn({ documentId, threadId, onThread, onRefused }: UseTurn) 
         await queries.invalidateQueries({ queryKey: threadKey(thread), refetchType: "none" });
         endedAt.current = Date.now();
         // The agent may have changed the data of these queries.
-        for (const queryKey of [threadKey(thread), threadsKey(documentId), ["tags"], ["prompts"], ["schemas"]]) void queries.invalidateQueries({ queryKey });
+        for (const queryKey of [threadKey(thread), threadsKey(subject), ["tags"], ["prompts"], ["schemas"], ["stack"]]) void queries.invalidateQueries({ queryKey });
       }
     }
   });
 
   const send = useCallback((message: Outgoing) => {
-    const chat = { kind: "chat", message, threadId, requestId: randomId() } as const;
+    const chat = { kind: "chat", message, threadId, requestId: randomId(), threadRequestId: randomId() } as const;
     begin(chat, startedTurn(message.text));
   }, [begin, threadId]);
   const decide = useCallback((decisions: Decisions) => begin({ kind: "decide", decisions }), [begin]);
@@ -103,21 +104,23 @@ export function useTurn({ documentId, threadId, onThread, onRefused }: UseTurn) 
 }
 
 /** Opens the stream of an action. A stream of an existing turn begins after the last event of `state`. */
-function streamOf(api: Api, documentId: string, start: Start, state: TurnState | undefined, signal: AbortSignal): AsyncIterable<v1.Event> {
+async function* streamOf(api: Api, { documentIds, profiles, createThread }: Subject, start: Start, state: TurnState | undefined, signal: AbortSignal): AsyncGenerator<v1.Event, void> {
   const { turnId = "", lastEvent = 0n } = state ?? {};
   if (start.kind === "chat" && turnId === "") {
-    const { message, threadId, requestId } = start;
+    const { message, threadId, requestId, threadRequestId } = start;
     const { text, ...options } = message;
-    const target = threadId === "" ? { documentIds: [documentId] } : { threadId };
-    return api.chat(text, { ...options, ...target, requestId, signal });
-  }
-  if (start.kind === "resume" && state?.phase === "failed") return api.resume(turnId, undefined, { signal });
-  if (start.kind === "decide") {
+    const known = threadId === "" && createThread !== undefined ? await createThread(threadRequestId) : threadId;
+    const target = known === "" ? { documentIds: [...documentIds], profile: profiles[0] } : { threadId: known };
+    yield* api.chat(text, { ...target, ...options, requestId, signal });
+  } else if (start.kind === "resume" && state?.phase === "failed") {
+    yield* api.resume(turnId, undefined, { signal });
+  } else if (start.kind === "decide") {
     const approve = ({ callId }: Approval): Decision => start.decisions.get(callId) ?? "leave";
     // The stream begins with the event `awaiting_approval`, which contains the calls that the decisions are about.
-    return api.watchTurn(turnId, lastEvent, approve, { signal });
+    yield* api.watchTurn(turnId, lastEvent, approve, { signal });
+  } else {
+    yield* api.watchTurn(turnId, lastEvent + 1n, undefined, { signal });
   }
-  return api.watchTurn(turnId, lastEvent + 1n, undefined, { signal });
 }
 
 type Turn = ReturnType<typeof useTurn>;

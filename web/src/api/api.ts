@@ -35,11 +35,12 @@ export function useConnection(): Connection {
 
 /**
  * Runs a stream while the component is mounted, the tab is visible and a slot is free. `key`: a new one starts another stream;
- * undefined: no stream. `run` must continue from its own position, because it may be called several times.
+ * undefined: no stream. `run` must continue from its own position, because it may be called several times. `isBackground`: true if every
+ * other stream of the tab is more important.
  */
-export function useStream(key: string | undefined, run: (signal: AbortSignal) => Promise<void>): void {
+export function useStream(key: string | undefined, run: (signal: AbortSignal) => Promise<void>, isBackground = false): void {
   const { slots } = useConnection();
   const latest = useRef(run);
   latest.current = run;
-  useEffect(() => (key === undefined ? undefined : slots.add((signal) => latest.current(signal))), [slots, key]);
+  useEffect(() => (key === undefined ? undefined : slots.add((signal) => latest.current(signal), isBackground)), [slots, key, isBackground]);
 }

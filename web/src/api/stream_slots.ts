@@ -6,6 +6,8 @@ export const STREAMS_MAX = 2;
 /** A stream that a view wants to follow. */
 interface StreamRequest {
   readonly run: (signal: AbortSignal) => Promise<void>;
+  /** True if every other stream is more important, also an older one. */
+  readonly isBackground: boolean;
   controller: AbortController | undefined;
 }
 
@@ -19,8 +21,8 @@ export class StreamSlots {
   #visible = true;
 
   /** Runs a stream when possible, and returns the function that removes it. */
-  add(run: (signal: AbortSignal) => Promise<void>): () => void {
-    const wanted: StreamRequest = { run, controller: undefined };
+  add(run: (signal: AbortSignal) => Promise<void>, isBackground = false): () => void {
+    const wanted: StreamRequest = { run, isBackground, controller: undefined };
     this.#wanted.add(wanted);
     this.#schedule();
     return () => {
@@ -40,7 +42,7 @@ export class StreamSlots {
   }
 
   #schedule(): void {
-    const all = [...this.#wanted];
+    const all = [...this.#wanted].sort((a, b) => Number(b.isBackground) - Number(a.isBackground));
     const first = this.#visible ? Math.max(all.length - STREAMS_MAX, 0) : all.length;
     all.forEach((wanted, index) => {
       if (index < first) {

@@ -10,16 +10,12 @@ import { ListView } from "../lists/list_view.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, QueryView } from "../states/states.js";
 import { JobResults } from "./job_results.js";
+import { progressOf } from "./progress.js";
 
 const REFRESH_MS = 5_000;
 const { QUEUED, RUNNING, WAITING, PAUSED, COMPLETED, FAILED, CANCELLED } = v1.JobState;
 const OPEN: readonly v1.JobState[] = [QUEUED, RUNNING, WAITING, PAUSED];
 const COLORS: Partial<Record<v1.JobState, string>> = { [RUNNING]: "blue", [COMPLETED]: "green", [FAILED]: "red", [WAITING]: "yellow" };
-
-/** Returns the part of a job that is done, between 0 and 1. */
-export function progressOf({ doneItems, failedItems, totalItems }: Pick<v1.Job, "doneItems" | "failedItems" | "totalItems">): number {
-  return totalItems <= 0 ? 0 : Math.min((doneItems + failedItems) / totalItems, 1);
-}
 
 /** The jobs that run prompts on documents, with their progress and results. The address contains the opened one. */
 export function BatchesView() {

@@ -9,6 +9,8 @@ export type Box = Pick<v1.BoundingBox, "left" | "top" | "right" | "bottom">;
 export interface Highlight {
   readonly page: number;
   readonly boxes: readonly Box[];
+  /** Words that are highlighted instead of the boxes if the page contains them. They may continue on the next page. */
+  readonly quote?: string;
 }
 
 const IMAGE_TYPES = ["application/pdf", "image/png", "image/jpeg", "image/tiff"];

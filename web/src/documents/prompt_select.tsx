@@ -1,5 +1,5 @@
 import { SearchSelect, type Option } from "../lists/search_select.js";
-import { usePrompts } from "./queries.js";
+import { usePrompts } from "../prompts/queries.js";
 
 /** The value of the prompt that the server contains. */
 export const BUILT_IN: string = "default";

@@ -1,14 +1,13 @@
-// The queries of documents and of their tags and prompts.
+// The queries of documents and of their tags.
 import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
-import { isUnsettled, nameFilter, serverFilter, type DocumentFilters } from "./filters.js";
+import { isUnsettled, serverFilter, type DocumentFilters } from "./filters.js";
 
 const PAGE = 200;
 /** Delay between two reads of a list whose documents are being read, in milliseconds. */
 const REFRESH_MS = 3_000;
 const TAGS_MAX = 1_000;
-const PROMPTS_MAX = 100;
 
 /** Returns the pages of the documents that match the filters. */
 export function useDocuments(filters: DocumentFilters) {
@@ -35,17 +34,5 @@ export function useTags() {
   return useQuery({
     queryKey: ["tags"],
     queryFn: async ({ signal }) => (await api.service(v1.TagService).listTags({ pageSize: TAGS_MAX, orderBy: "name" }, { signal })).tags,
-  });
-}
-
-/** Returns the prompts whose name contains a text, by name, at most 100 of them. */
-export function usePrompts(text = "") {
-  const api = useApi();
-  const filter = nameFilter(text);
-  return useQuery({
-    queryKey: ["prompts", { filter }],
-    queryFn: async ({ signal }) =>
-      (await api.service(v1.PromptService).listPrompts({ pageSize: PROMPTS_MAX, orderBy: "name", filter }, { signal })).prompts,
-    placeholderData: keepPreviousData,
   });
 }

@@ -4,6 +4,7 @@ import { useRef, useState, type KeyboardEvent } from "react";
 import { isWriting } from "../shell/navigation.js";
 import { EmptyState, QueryView } from "../states/states.js";
 import { ApprovalItem } from "./approval_item.js";
+import { CellReviewItem } from "./cell_review_item.js";
 import { ProposalItem } from "./proposal_item.js";
 import { useInbox } from "./queries.js";
 import { QuestionItem } from "./question_item.js";
@@ -13,6 +14,7 @@ const KINDS = [
   { value: "all", label: "All" },
   { value: "approval", label: "Approvals" },
   { value: "fieldReview", label: "Reviews" },
+  { value: "cellReview", label: "Cells" },
   { value: "proposal", label: "Proposals" },
   { value: "dictionaryQuestion", label: "Questions" },
 ];
@@ -57,6 +59,7 @@ export function InboxView() {
                 <Badge size="xs" variant="light" mb={6}>{LABELS[item.kind] ?? "Item"}</Badge>
                 {item.subject.case === "approval" && <ApprovalItem approval={item.subject.value} />}
                 {item.subject.case === "fieldReview" && <ReviewItem review={item.subject.value} />}
+                {item.subject.case === "cellReview" && <CellReviewItem review={item.subject.value} />}
                 {item.subject.case === "proposal" && <ProposalItem proposal={item.subject.value} />}
                 {item.subject.case === "dictionaryQuestion" && <QuestionItem question={item.subject.value} />}
               </Card>

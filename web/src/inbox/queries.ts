@@ -53,7 +53,7 @@ export function useLiveInbox(isWanted: boolean): void {
       // The query reports what the server refuses; a lost stream leaves its last items.
       await queries.invalidateQueries({ queryKey: KEY });
     }
-  });
+  }, true);
 }
 
 function update(queries: QueryClient, change: (all: readonly v1.InboxItem[]) => readonly v1.InboxItem[]): void {

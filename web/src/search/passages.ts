@@ -2,6 +2,7 @@
 import { boxLink } from "../document/box_link.js";
 import type { Box } from "../document/focus.js";
 import { formatNumber } from "../format.js";
+import type { v1 } from "folio-client";
 
 /** Maximum length of a query, in characters. */
 export const QUERY_MAX = 4_000;
@@ -38,6 +39,33 @@ export interface Passage {
 export interface SearchAnswer {
   readonly passages: readonly Passage[];
   /** The passages that the search did not consider, one sentence for each reason. */
+  readonly gaps: readonly string[];
+}
+
+/** A quote that supports an answer. */
+export interface AnswerQuote {
+  /** The number in the text of the answer. */
+  readonly number: number;
+  readonly documentId: string;
+  readonly documentName: string;
+  readonly page: number;
+  readonly sectionTitles: readonly string[];
+  readonly quote: string;
+  /** The words of the passage, at most one rectangle for each page. */
+  readonly boxes: readonly PageBox[];
+}
+
+/** The answer of a model to a question. */
+export interface ModelAnswer {
+  /** Empty: the passages contain no answer that a quote supports. */
+  readonly text: string;
+  readonly citations: readonly AnswerQuote[];
+  /** Number of quotes of the model that were removed, because their passages do not contain them. */
+  readonly removedCitations: number;
+  /** Number of passages that the model read. 0: no model was called. */
+  readonly passages: number;
+  readonly model: string;
+  readonly usage: v1.Usage | undefined;
   readonly gaps: readonly string[];
 }
 
@@ -86,6 +114,11 @@ export function passageLink({ documentId, page, matches, boxes }: Passage): stri
   const onTarget = (box: PageBox) => box.page === target;
   const found = words.filter(onTarget);
   return boxLink(documentId, target, found.length > 0 ? found : boxes.filter(onTarget));
+}
+
+/** Returns the address of a quote in its document: its words on the page, or its passage if the page does not contain them. */
+export function quoteAddress({ documentId, page, quote, boxes }: AnswerQuote): string {
+  return boxLink(documentId, page, boxes.filter((box) => box.page === page), quote);
 }
 
 /** Returns the text of the rank of a passage in a part of a search. Undefined: the part did not rank the passage. */

@@ -1,11 +1,17 @@
-import { Alert, Anchor, Badge, Button, Card, Group, Mark, MultiSelect, Stack, Text, TextInput, Title } from "@mantine/core";
-import { useMemo, useState, type FormEvent } from "react";
+import { Anchor, Badge, Button, Card, Group, Mark, MultiSelect, Stack, Text, TextInput, Title } from "@mantine/core";
+import { v1 } from "folio-client";
+import { lazy, Suspense, useMemo, useState, type FormEvent } from "react";
 import { Link, useSearchParams } from "wouter";
+import { CollectionSelect } from "../assistant/scope_select.js";
 import { useTags } from "../documents/queries.js";
-import { EmptyState, MoreButton, QueryView } from "../states/states.js";
+import { usePermits } from "../session/session_context.js";
+import { EmptyState, LoadingState, MoreButton, QueryView } from "../states/states.js";
+import { Gaps } from "./gaps.js";
 import { isLong, partsOf, passageLink, QUERY_MAX, type Passage, type SearchAnswer } from "./passages.js";
-import { LIMIT_FIRST, LIMIT_MAX, useSearch } from "./retrieval.js";
+import { LIMIT_FIRST, LIMIT_MAX, useAsk, useSearch } from "./retrieval.js";
 import { searchOf, searchParametersOf } from "./search_parameters.js";
+
+const ModelAnswerCard = lazy(async () => ({ default: (await import("./model_answer_card.js")).ModelAnswerCard }));
 
 /** Searches the passages of all documents by words and by meaning. The address contains the query and its filter. */
 export function SearchView() {
@@ -21,6 +27,9 @@ export function SearchView() {
     setText(search.query);
   }
   const answer = useSearch(search, limit);
+  const mayAsk = usePermits(v1.Role.MEMBER, v1.Scope.DOCUMENTS);
+  const mayFilter = usePermits(v1.Role.VIEWER, v1.Scope.DEFINITIONS);
+  const question = useAsk();
   const start = (changes: Partial<typeof search>) => {
     setLimit(LIMIT_FIRST);
     setParameters(searchParametersOf({ ...search, ...changes }));
@@ -29,6 +38,12 @@ export function SearchView() {
     event.preventDefault();
     start({ query: text.trim() });
   };
+  const ask = () => {
+    const wanted = { ...search, query: text.trim() };
+    if (wanted.query !== search.query) start({ query: wanted.query });
+    question.mutate(wanted);
+  };
+  const isCurrent = question.variables !== undefined && searchParametersOf(question.variables).toString() === searchParametersOf(search).toString();
   return (
     <Stack gap="sm">
       <Title order={1} size="h3">Search</Title>
@@ -36,9 +51,16 @@ export function SearchView() {
         <Group gap="sm" align="flex-end">
           <TextInput aria-label="Words or a question" placeholder="Words or a question" type="search" maxLength={QUERY_MAX} value={text} onChange={(event) => setText(event.currentTarget.value)} flex="1 1 260px" dir="auto" autoFocus />
           <MultiSelect aria-label="Tags" placeholder={search.tagIds.length === 0 ? "Any tag" : ""} searchable clearable data={(tags.data ?? []).map(({ tagId, name }) => ({ value: tagId, label: name }))} value={search.tagIds.filter((id) => tags.data?.some(({ tagId }) => tagId === id) === true)} onChange={(tagIds) => start({ tagIds })} w={220} />
+          {mayFilter && <CollectionSelect aria-label="Collection" value={search.collectionId} onChange={(collectionId) => start({ collectionId })} clearable />}
           <Button type="submit" disabled={text.trim() === ""}>Search</Button>
+          {mayAsk && <Button variant="default" loading={question.isPending} disabled={text.trim() === ""} title="A model answers from the passages that match best. The answer costs credit." onClick={ask}>Ask</Button>}
         </Group>
       </form>
+      {isCurrent && (
+        <Suspense fallback={<LoadingState />}>
+          <ModelAnswerCard answer={question.data} error={question.error} onRetry={ask} onClose={question.reset} />
+        </Suspense>
+      )}
       {search.query === "" ? (
         <EmptyState title="Find passages in all documents" text="Enter words, a number or a question. The results are the passages that contain the words or have a similar meaning." />
       ) : (
@@ -79,15 +101,6 @@ function PassageCard({ passage }: { readonly passage: Passage }) {
       </Text>
       {isLong(text) && <Group><Button size="compact-xs" variant="subtle" color="gray" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>{isWhole ? "Less" : "Whole passage"}</Button></Group>}
     </Card>
-  );
-}
-
-function Gaps({ gaps }: { readonly gaps: readonly string[] }) {
-  if (gaps.length === 0) return null;
-  return (
-    <Alert color="yellow" title="The search was not complete" role="status" py="xs">
-      {gaps.map((gap) => <Text key={gap} size="sm" className="foreign">{gap}</Text>)}
-    </Alert>
   );
 }
 

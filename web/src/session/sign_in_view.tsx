@@ -2,7 +2,8 @@ import { Alert, Button, Card, Center, PasswordInput, Stack, Tabs, TextInput, Tit
 import { useState, type FormEvent } from "react";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { PASSWORD_MAX } from "./password.js";
-import { signInWithPassword, signInWithToken, type Connect, type Session } from "./session.js";
+import type { Session } from "./session.js";
+import { signInWithPassword, signInWithToken, type Connect } from "./sign_in.js";
 import { useSession } from "./session_context.js";
 
 const EMAIL_MAX = 254;

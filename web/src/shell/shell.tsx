@@ -1,6 +1,5 @@
 import { ActionIcon, AppShell, Badge, Burger, Group, Kbd, Menu, NavLink, Text, UnstyledButton, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
 import { useDisclosure, useHotkeys } from "@mantine/hooks";
-import { v1 } from "folio-client";
 import { lazy, Suspense, type ReactNode } from "react";
 import { Link, useLocation } from "wouter";
 import { useApi } from "../api/api.js";
@@ -129,7 +128,7 @@ function useSignOut(session: Session): () => void {
   const [, navigate] = useLocation();
   return () => {
     // The tab forgets the token also if the server is not reachable; the session then ends after its time.
-    if (session.isPassword) api.service(v1.AccountService).signOut({}).catch(() => undefined);
+    if (session.isPassword) void import("../session/sign_in.js").then(({ signOut }) => signOut(api)).catch(() => undefined);
     end();
     navigate("/");
   };

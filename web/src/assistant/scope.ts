@@ -1,0 +1,69 @@
+// The documents that a conversation with the assistant is about, as parameters of the page. No I/O.
+import { ASSISTANT, type Subject } from "../agent/subject.js";
+
+/** Maximum number of documents of a thread. */
+export const DOCUMENTS_MAX = 100;
+const ID = /^[a-z0-9_]{1,64}$/;
+
+export type ScopeKind = "all" | "documents" | "tag" | "collection";
+
+/** The documents of a new conversation. At most one member is not empty. */
+export interface Scope {
+  readonly kind: ScopeKind;
+  readonly documentIds: readonly string[];
+  /** Empty: not chosen. */
+  readonly tagId: string;
+  readonly collectionId: string;
+}
+
+/** Returns the scope of an address. Invalid parameters are ignored, because a user may have typed the address. */
+export function scopeOf(parameters: URLSearchParams): Scope {
+  const kind = (["documents", "tag", "collection"] as const).find((known) => known === parameters.get("about")) ?? "all";
+  const ids = (name: string) => [...new Set(parameters.getAll(name).filter((id) => ID.test(id)))];
+  return {
+    kind,
+    documentIds: kind === "documents" ? ids("document").slice(0, DOCUMENTS_MAX) : [],
+    tagId: kind === "tag" ? (ids("tag")[0] ?? "") : "",
+    collectionId: kind === "collection" ? (ids("collection")[0] ?? "") : "",
+  };
+}
+
+/** Replaces the scope of an address. Other parameters are kept. */
+export function setScope(parameters: URLSearchParams, { kind, documentIds, tagId, collectionId }: Scope): URLSearchParams {
+  for (const name of ["about", "document", "tag", "collection"]) parameters.delete(name);
+  if (kind !== "all") parameters.set("about", kind);
+  for (const id of documentIds) parameters.append("document", id);
+  if (tagId !== "") parameters.set("tag", tagId);
+  if (collectionId !== "") parameters.set("collection", collectionId);
+  return parameters;
+}
+
+/** The members of a collection. `hasMore`: it has more than a thread can have. Undefined: not read yet. */
+export type Members = { readonly documentIds: readonly string[]; readonly hasMore: boolean } | undefined;
+
+/** Returns the subject of the conversations with the assistant. `members`: those of the collection of the scope. */
+export function assistantSubject(scope: Scope, members: Members): Subject {
+  const refusal = refusalOf(scope, members);
+  return {
+    key: ASSISTANT,
+    profiles: [ASSISTANT],
+    filter: "",
+    ...(refusal !== "" && { refusal }),
+    documentIds: scope.kind === "collection" ? (members?.documentIds ?? []) : scope.documentIds,
+    mentions: scope.tagId === "" ? [] : [`tag:${scope.tagId}`],
+    title: "Ask about your documents",
+    text: "The assistant finds passages, answers, summarizes and calculates. It names its sources, and changes nothing.",
+    placeholder: "Ask a question, or for a summary or a calculation",
+  };
+}
+
+/** Returns the reason for which no conversation can begin. Empty: one can. */
+function refusalOf({ kind, documentIds, tagId, collectionId }: Scope, members: Members): string {
+  if (kind === "documents" && documentIds.length === 0) return "Choose the documents of the conversation.";
+  if (kind === "tag" && tagId === "") return "Choose the tag of the conversation.";
+  if (kind !== "collection") return "";
+  if (collectionId === "") return "Choose the collection of the conversation.";
+  if (members === undefined) return "The documents of the collection are being read.";
+  if (members.hasMore) return `The collection has more than ${DOCUMENTS_MAX} documents, the maximum of a conversation. Choose a tag instead.`;
+  return members.documentIds.length === 0 ? "The collection has no documents." : "";
+}

@@ -1,0 +1,55 @@
+import { Button, Group, Select, Textarea } from "@mantine/core";
+import { v1 } from "folio-client";
+import { useState, type KeyboardEvent } from "react";
+import { textOf, valueOf } from "./cells.js";
+
+interface CellEditorProps {
+  readonly column: v1.StackColumn;
+  readonly valueJson: string | undefined;
+  readonly isBusy: boolean;
+  /** Receives the value as JSON. Empty: removes the value. */
+  readonly onSave: (valueJson: string) => void;
+  readonly onCancel: () => void;
+}
+
+/** Edits the value of a cell. Keys: Enter saves, Escape leaves the value unchanged. */
+export function CellEditor({ column, valueJson, isBusy, onSave, onCancel }: CellEditorProps) {
+  const [text, setText] = useState(() => textOf(valueJson));
+  const [problem, setProblem] = useState<string>();
+  const save = () => {
+    const typed = valueOf(column, text);
+    if ("problem" in typed) setProblem(typed.problem);
+    else onSave(typed.json);
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    // Both keys also end the composition of CJK text.
+    if (event.nativeEvent.isComposing) return;
+    if (event.key === "Escape") onCancel();
+    if (event.key !== "Enter" || event.shiftKey) return;
+    event.preventDefault();
+    save();
+  };
+  const change = (next: string) => {
+    setText(next);
+    setProblem(undefined);
+  };
+  const shared = { "aria-label": `Value of ${column.name}`, error: problem, size: "xs", flex: 1, miw: 200, autoFocus: true } as const;
+  const choices = choicesOf(column);
+  return (
+    <Group gap="xs" align="flex-start">
+      {choices === undefined ? (
+        <Textarea {...shared} value={text} onChange={(event) => change(event.currentTarget.value)} autosize maxRows={8} dir="auto" onKeyDown={onKeyDown} />
+      ) : (
+        <Select {...shared} data={choices} value={text || null} onChange={(chosen) => change(chosen ?? "")} clearable />
+      )}
+      <Button size="xs" color="green" loading={isBusy} onClick={save}>Save</Button>
+      <Button size="xs" variant="subtle" color="gray" onClick={onCancel}>Cancel</Button>
+    </Group>
+  );
+}
+
+function choicesOf({ type, enumValues }: v1.StackColumn) {
+  if (type === v1.StackColumnType.ENUM) return [...new Set(enumValues)].map((value) => ({ value, label: value }));
+  if (type === v1.StackColumnType.BOOLEAN) return [{ value: "true", label: "Yes" }, { value: "false", label: "No" }];
+  return undefined;
+}
