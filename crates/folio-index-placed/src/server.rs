@@ -30,7 +30,8 @@ impl IndexServer {
 #[async_trait]
 impl IndexCalls for IndexServer {
     async fn call(&self, org: &OrgId, call: Vec<u8>) -> Result<Vec<u8>> {
-        let accepted = self.staged().accept(org, decode(&call)?, Instant::now())?;
+        let call = decode(&call)?;
+        let accepted = self.staged().accept(org, call, Instant::now())?;
         match accepted {
             None => encode(&Reply::Done),
             Some(call) => encode(&make(&*self.index, org, call).await?),

@@ -102,7 +102,7 @@ pub(crate) async fn remove_passages(knowledge: &Knowledge, org: &OrgId, document
 /// deletion. Idempotent.
 pub(crate) async fn remove_deleted(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<()> {
     knowledge.stores.remove_ingested(org, document).await?;
-    remove_document(knowledge, org, document).await
+    remove_passages(knowledge, org, document).await
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! | vectors | reused for equal texts, else metered calls of the embedding model |
 //! | store | the generation becomes live in one conditional write |
 //! | index | the index replaces the former generation |
-//! | check | the passages of a document that was deleted meanwhile are removed; if it was changed, the caller repeats the call |
+//! | check | everything of a document that was deleted meanwhile is removed; if it was changed, the caller repeats the call |
 //!
 //! A repeated call makes a new generation from the current text, and pays for no vector that is stored or cached.
 
@@ -64,8 +64,8 @@ pub enum Ingested {
     Skipped(String),
 }
 
-/// Makes the passages of the current text of a document. Passages of a document without text, or of a deleted one, are removed; links
-/// find the former by its name.
+/// Makes the passages of the current text of a document. Passages of a document without text are removed, and links find it by its
+/// name. Everything that ingestions stored of a deleted document is removed.
 ///
 /// # Errors
 /// `TOO_LARGE` beyond the bounds of chunks; `VERSION_CONFLICT` if the document was changed meanwhile; `OVERLOADED` if other
@@ -86,40 +86,23 @@ pub(crate) async fn ingest_chunks(
     let stores = &knowledge.stores;
     // Before the text is read, so that a later generation is one of the same text or of a later one.
     let live = knowledge.passages().head(&org, &id).await?;
-    let newest = knowledge.passages().newest_generation(&org, &id).await?;
-    let newest = newest.max(live.as_ref().map(|live| live.generation));
+    let stored = knowledge.passages().newest_generation(&org, &id).await?;
+    // A removal may have removed the row of the live generation.
+    let newest = stored.max(live.as_ref().map(|live| live.generation));
     let generation = new_generation(&*knowledge.resources.environment, newest);
-    let found = stores.of::<Document>().get(&org, &id).await?;
-    let reason = match &found {
-        None => Some("the document was deleted".to_owned()),
-        Some(document) => match &document.state {
-            TextState::Ready => None,
-            // The write that settles the text causes another ingestion.
-            TextState::Uploaded | TextState::Processing => {
-                return Ok(Ingested::Skipped("the text of the document is extracted".to_owned()));
-            }
-            TextState::NoText(reason) | TextState::Failed(reason) => {
-                Some(format!("the document has no text: {reason}"))
-            }
-        },
+    let Some(document) = stores.of::<Document>().get(&org, &id).await? else {
+        return skip_deleted(knowledge, &org, &id).await;
     };
-    let document = match (found, reason) {
-        (Some(document), None) => document,
-        (None, reason) => {
-            remove_deleted(knowledge, &org, &id).await?;
-            return Ok(Ingested::Skipped(reason.unwrap_or_default()));
+    match &document.state {
+        TextState::Ready => {}
+        // The write that settles the text causes another ingestion.
+        TextState::Uploaded | TextState::Processing => {
+            return Ok(Ingested::Skipped("the text of the document is extracted".to_owned()));
         }
-        (Some(_), reason) => {
-            store_links(knowledge, &org, &id).await?;
-            remove_passages(knowledge, &org, &id).await?;
-            // The removal may have met the ingestion of a new text, whose passages it removed.
-            let current = stores.of::<Document>().get(&org, &id).await?;
-            return match current.is_some_and(|current| current.state == TextState::Ready) {
-                true => Err(changed(&id)),
-                false => Ok(Ingested::Skipped(reason.unwrap_or_default())),
-            };
+        TextState::NoText(reason) | TextState::Failed(reason) => {
+            return skip_without_text(knowledge, &org, &id, reason).await;
         }
-    };
+    }
     store_links(knowledge, &org, &id).await?;
     let text_generation =
         document.text_generation.ok_or_else(|| Error::internal("a text that is ready has no time"))?;
@@ -171,7 +154,34 @@ pub(crate) async fn ingest_chunks(
     embedded.map(|()| published)
 }
 
-/// Stores the keys and the links of a document. No effect on a document that was deleted meanwhile, whose passages the caller removes.
+/// Removes everything that ingestions stored of a deleted document, and returns the result of an attempt that finds it deleted.
+pub(crate) async fn skip_deleted(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<Ingested> {
+    remove_deleted(knowledge, org, document).await?;
+    Ok(Ingested::Skipped("the document was deleted".to_owned()))
+}
+
+/// Stores the keys and the links of a document without text, and removes its passages.
+///
+/// # Errors
+/// `VERSION_CONFLICT` if the document has a text meanwhile.
+async fn skip_without_text(
+    knowledge: &Knowledge,
+    org: &OrgId,
+    document: &DocumentId,
+    reason: &str,
+) -> Result<Ingested> {
+    store_links(knowledge, org, document).await?;
+    remove_passages(knowledge, org, document).await?;
+    match knowledge.stores.of::<Document>().get(org, document).await?.map(|current| current.state) {
+        None => skip_deleted(knowledge, org, document).await,
+        // The removal may have met the ingestion of a new text, whose passages it removed.
+        Some(TextState::Ready) => Err(changed(document)),
+        Some(_) => Ok(Ingested::Skipped(format!("the document has no text: {reason}"))),
+    }
+}
+
+/// Stores the keys and the links of a document. No effect on a document that was deleted meanwhile, of which the caller removes
+/// everything.
 async fn store_links(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<()> {
     match resolve_links(&knowledge.resources, org, document).await {
         Err(error) if error.reason != Reason::NotFound => Err(error),
@@ -179,24 +189,27 @@ async fn store_links(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) 
     }
 }
 
-/// Returns the number of a new generation. Later attempts have larger numbers, and concurrent ones have different numbers.
-/// `newest`: the largest number of the stored generations, of which each smaller one is removed when the new one is live. The number
-/// is also larger than that of each copy of them with other vectors ([`copied_generation`]).
+/// Returns the number of a new generation, which is larger than each stored one and than each copy of the newest one with other
+/// vectors ([`copied_generation`]). Later attempts have larger numbers, and concurrent ones have different numbers. `newest`: the
+/// largest number of the stored generations, of which each smaller one is removed when the new one is live.
 fn new_generation(environment: &dyn Environment, newest: Option<u64>) -> u64 {
     let milliseconds = u64::try_from(environment.now().as_millisecond()).unwrap_or(0);
     let random = random_part(environment);
     let by_time = (milliseconds << RANDOM_BITS) | random;
     // The clock of another node may be ahead, or may have been when a write was interrupted.
-    by_time.max(newest.map_or(0, |newest| newest.saturating_add(1 << RANDOM_BITS).saturating_add(random)))
+    let after = |newest: u64| newest.saturating_add(1 << RANDOM_BITS).saturating_add(random);
+    by_time.max(newest.map_or(0, after))
 }
 
-/// Returns the number of a generation with the passages of the live one and other vectors. `newest`: as of [`new_generation`]. The
-/// number is larger than that of an interrupted copy. It is smaller than that of each ingestion that read the same live generation,
-/// which may read another text and must not be superseded by a copy.
+/// Returns the number of a generation with the passages of a live one and other vectors. It is smaller than that of each ingestion
+/// that read the same live generation, which may read another text and must not be superseded by a copy. It is larger than that of an
+/// interrupted copy, or equal if no number is left: the write then overwrites the interrupted copy. `newest`: as of
+/// [`new_generation`].
 pub(crate) fn copied_generation(environment: &dyn Environment, live: u64, newest: Option<u64>) -> u64 {
     let last = live.saturating_add((1 << RANDOM_BITS) - 1);
-    let copied = newest.filter(|newest| (live..last).contains(newest)).unwrap_or(live);
-    copied.saturating_add(1).saturating_add(random_part(environment) % COPY_STEP).min(last)
+    // A number beyond the last one is that of an ingestion.
+    let before = newest.filter(|newest| (live..=last).contains(newest)).unwrap_or(live);
+    before.saturating_add(1).saturating_add(random_part(environment) % COPY_STEP).min(last)
 }
 
 /// Returns a random number of [`RANDOM_BITS`] bits.
@@ -257,8 +270,7 @@ pub(crate) async fn publish(
         // The clean-up of the deletion may have been earlier than the writes.
         None => {
             store.remove_written(org, &head).await?;
-            remove_deleted(knowledge, org, id).await?;
-            Ok(Ingested::Skipped("the document was deleted".to_owned()))
+            skip_deleted(knowledge, org, id).await
         }
         Some(current) if has_same_passages(document, &current) => Ok(Ingested::Live(head)),
         // The ingestion that the change causes may have ended before this one, on a node whose clock is behind.
@@ -400,6 +412,8 @@ mod tests {
                     "{ingestion} is in progress"
                 );
             }
+            let last = live + (1 << RANDOM_BITS) - 1;
+            assert_eq!(copied_generation(&environment, live, Some(last)), last, "the interrupted copy is overwritten");
         }
     }
 }

@@ -91,9 +91,9 @@ pub(crate) async fn index_stored(knowledge: &Knowledge, org: &OrgId, heads: &[Pa
     Ok(written + write(knowledge, org, &batch, documents).await?)
 }
 
-/// Returns a stored generation as input of the index. None: the generation was replaced, the stores lack passages of it, which the
-/// log names, or the document was deleted. Its passages are removed then: a process may have stored them after the clean-up of the
-/// deletion, and died.
+/// Returns a stored generation as input of the index. None: the document was deleted, the generation was replaced, or the stores lack
+/// passages of it, which the log names. Passages of a deleted document are removed: a process may have stored them after the clean-up
+/// of the deletion, and died.
 async fn read_document(knowledge: &Knowledge, org: &OrgId, head: &PassageHead) -> Result<Option<IndexedDocument>> {
     let Some(document) = knowledge.stores.of::<Document>().get(org, &head.document).await? else {
         return remove_deleted(knowledge, org, &head.document).await.map(|()| None);

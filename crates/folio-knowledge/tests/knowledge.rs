@@ -348,6 +348,19 @@ impl Sandbox {
         self.knowledge.passages().head(&self.org, id).await.unwrap()
     }
 
+    /// Returns the number of the stored generations of a document.
+    async fn generations(&self, id: &DocumentId) -> usize {
+        let group = format!("passage_generation/{id}");
+        self.stores().rows.list(&self.org, &group).await.unwrap().len()
+    }
+
+    /// Stores the row of a generation, as a write that was interrupted before its head.
+    async fn interrupt(&self, id: &DocumentId, generation: u64) {
+        let (group, key) = (format!("passage_generation/{id}"), format!("{generation:016x}"));
+        let row = encode(&PassageGeneration { generation, passages: 1 }).unwrap();
+        self.stores().rows.put(&self.org, &group, &key, row).await.unwrap();
+    }
+
     /// Returns the documents and generations of the passages that contain a word.
     async fn found(&self, word: &str) -> Vec<(DocumentId, u64)> {
         let search = Search { text: word.to_owned(), vector: None, filter: Filter::default(), limit: 10 };
@@ -487,7 +500,8 @@ async fn passages_of_a_deleted_document_and_of_one_without_text_are_removed() {
     }
     let links = test.stores().links();
     assert!(links.keys(&test.org, &deleted).await.unwrap().is_empty(), "links cannot find a deleted document");
-    assert!(!links.keys(&test.org, &empty).await.unwrap().is_empty(), "links find a document without a text");
+    let keys = links.keys(&test.org, &empty).await.unwrap();
+    assert!(keys.contains(&LinkKey::Name("empty.md".to_owned())), "links find a document without text: {keys:?}");
     assert!(test.found("pump").await.is_empty());
     assert!(test.knowledge.index.documents(&test.org, None, 10).await.unwrap().is_empty());
     remove_document(&test.knowledge, &test.org, &deleted).await.unwrap();
@@ -497,13 +511,32 @@ async fn passages_of_a_deleted_document_and_of_one_without_text_are_removed() {
 async fn a_generation_replaces_an_interrupted_one_of_a_node_whose_clock_was_ahead() {
     let test = Sandbox::new().await;
     let document = test.create("pumps.md", TEXT).await;
-    let interrupted = PassageGeneration { generation: u64::MAX - 9, passages: 1 };
-    let (group, key) = (format!("passage_generation/{document}"), format!("{:016x}", interrupted.generation));
-    let rows = &test.stores().rows;
-    rows.put(&test.org, &group, &key, encode(&interrupted).unwrap()).await.unwrap();
+    let interrupted = u64::MAX / 2;
+    test.interrupt(&document, interrupted).await;
     let head = test.ingested(&document).await;
-    assert!(head.generation > interrupted.generation, "{}", head.generation);
-    assert_eq!(rows.list(&test.org, &group).await.unwrap().len(), 1, "the interrupted generation was removed");
+    assert!(head.generation > interrupted, "{}", head.generation);
+    assert_eq!(test.generations(&document).await, 1, "the interrupted generation was removed");
+}
+
+#[tokio::test]
+async fn vectors_of_another_model_replace_those_of_an_interrupted_attempt() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let document = test.create("pumps.md", TEXT).await;
+    let head = test.ingested(&document).await;
+    test.interrupt(&document, head.generation + 60_000).await;
+    test.models.choose(&["second", "first"]);
+    let jobs = test.start_jobs().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    wait_for("searches with the chosen model", Duration::from_secs(20), || async {
+        let serving = test.knowledge.serving_space(&test.org).await.unwrap();
+        serving.filter(|serving| serving.model == "second")
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    jobs.stop().await;
+    assert_eq!(test.generations(&document).await, 1, "the interrupted generation was removed");
 }
 
 #[tokio::test]
@@ -678,8 +711,7 @@ async fn a_document_that_is_deleted_during_its_ingestion_leaves_nothing() {
     });
     assert!(matches!(test.ingest(&document).await.unwrap(), Ingested::Skipped(_)));
     assert_eq!(test.head(&document).await, None);
-    let generations = test.stores().rows.list(&test.org, &format!("passage_generation/{document}")).await.unwrap();
-    assert_eq!(generations.len(), 0);
+    assert_eq!(test.generations(&document).await, 0);
     assert!(test.knowledge.index.documents(&test.org, None, 10).await.unwrap().is_empty());
 }
 
