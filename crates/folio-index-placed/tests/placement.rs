@@ -1,5 +1,6 @@
 //! Organizations on the nodes of a cluster: the conformance suite over calls between processes, and changes of the
 //! placement.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -190,7 +190,8 @@ mod tests {
         assert!(has("What was the cause of the war?", "war"));
         assert!(has("die Pumpe", "die"), "one stop word states no language");
         assert!(has("to be or not to be", "be"), "a search of stop words only");
-        assert_eq!(highlights("the pump of the car", "What is the pump of it?", Some("en"), 10), [4..8]);
+        let pump = highlights("the pump of the car", "What is the pump of it?", Some("en"), 10);
+        assert_eq!((pump.first(), pump.len()), (Some(&(4..8)), 1));
     }
 
     #[test]

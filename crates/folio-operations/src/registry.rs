@@ -125,15 +125,8 @@ mod tests {
             let decisions =
                 ["AcceptProposal", "RejectProposal", "AnswerDictionaryQuestion", "DismissDictionaryQuestion"];
             let decides = decisions.contains(&name);
-            let jobs = [
-                "RunExtractions",
-                "StartIngestion",
-                "FillStack",
-                "RetryJob",
-                "CancelJob",
-                "PauseJob",
-                "ResumeJob",
-            ];
+            let jobs =
+                ["RunExtractions", "StartIngestion", "FillStack", "RetryJob", "CancelJob", "PauseJob", "ResumeJob"];
             let controls = jobs.contains(&name);
             let is_of_account = operation.access == Access::Account;
             let is_expected = decides || controls || (operation.role == Role::Admin || is_of_account) && is_change;

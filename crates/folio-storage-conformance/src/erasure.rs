@@ -26,8 +26,8 @@ use folio_types::op::{Expected, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::token::Token;
 use folio_types::{
-    BlobId, BlockId, BudgetPart, BudgetRoot, Environment as _, GrantId, JobId, OrgId, Principal, System, Timestamp,
-    TokenId, TurnId,
+    BlobId, BlockId, BudgetPart, BudgetRoot, DocumentId, Environment as _, GrantId, JobId, OrgId, Principal, System,
+    Timestamp, TokenId, TurnId,
 };
 use serde_json::json;
 
@@ -151,9 +151,9 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     let revoked = filled_token(&context, "revoked", &name).await?;
     let revoke = TokenChange::revoke_by_platform(&org, &revoked, context.now())?;
     done(stores.of::<TokenRecord>().decide(&revoked, revoke).await?)?;
-    filled_document(&context, &name).await?;
-    super::passages::fill(&context, &context.document_id(), &name).await?;
-    super::summaries::fill(&context, &context.document_id(), &name).await?;
+    let document = filled_document(&context, &name).await?;
+    super::passages::fill(&context, &document, &name).await?;
+    super::summaries::fill(&context, &document, &name).await?;
     filled_thread(&context, &name).await?;
     for kind in [EXTRACTION_KIND, DELIVERY_KIND] {
         filled_job(&context, kind, &name).await?;
@@ -162,7 +162,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     filled_endpoint(&context, &name).await?;
     filled_mcp_server(&context, word).await?;
     filled_dictionary(&context, word).await?;
-    filled_links(&context, word).await?;
+    filled_links(&context, &document, word).await?;
     filled_collection(&context, word).await?;
     filled_stack(&context, word).await?;
     filled_account(&context, &name).await?;
@@ -186,7 +186,7 @@ async fn filled_settings(context: &Context, name: &str) -> Outcome {
     done(context.stores.of::<ModelSettings>().decide(ModelSettings::fixed_id(), write).await?).map(drop)
 }
 
-async fn filled_document(context: &Context, name: &str) -> Outcome {
+async fn filled_document(context: &Context, name: &str) -> Result<DocumentId, Failure> {
     let (stores, id) = (&context.stores, context.document_id());
     let tag = context.tag(name).await?;
     let write = context.write(Expected::Absent, super::context::create_document(name, &[tag]))?;
@@ -215,7 +215,8 @@ async fn filled_document(context: &Context, name: &str) -> Outcome {
     // Creates and deletes a schema, whose tombstone and op rows are in no list.
     let schema = context.schema(&format!("deleted {name}")).await?;
     let delete = context.write(Expected::Version(1), SchemaChange::Delete)?;
-    done(stores.of::<Schema>().decide(&schema.of, delete).await?).map(|_| ())
+    done(stores.of::<Schema>().decide(&schema.of, delete).await?)?;
+    Ok(id)
 }
 
 async fn filled_thread(context: &Context, name: &str) -> Outcome {
@@ -306,12 +307,12 @@ async fn filled_dictionary(context: &Context, word: &str) -> Outcome {
     done(entries.decide(&id, context.write(Expected::Absent, create)?).await?).map(drop)
 }
 
-async fn filled_links(context: &Context, word: &str) -> Outcome {
-    let (links, org, document) = (context.stores.links(), &context.org, context.document_id());
+async fn filled_links(context: &Context, document: &DocumentId, word: &str) -> Outcome {
+    let (links, org) = (context.stores.links(), &context.org);
     let mut found = LinkCollector::default();
     found.add_link(1, word, &format!("https://missing.example/{word}.pdf"));
-    links.write_keys(org, &document, &[LinkKey::Title(word.to_owned())]).await?;
-    Ok(links.write_links(org, &document, found.finish().0, context.now()).await?)
+    links.write_keys(org, document, &[LinkKey::Title(word.to_owned())]).await?;
+    Ok(links.write_links(org, document, found.finish().0, context.now()).await?)
 }
 
 async fn filled_stack(context: &Context, word: &str) -> Outcome {

@@ -83,7 +83,8 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings, layer: StoreLa
     let drain = Duration::from_secs(settings.server.drain_timeout_seconds);
     let next_steps = NextSteps::of(&settings);
     let page = settings.server.is(Role::Gateway).then_some(settings.gateway.tls.is_enabled());
-    let mut server = server::start(settings, (arguments.model.as_deref(), local), Some(&telemetry), layer).await?;
+    let start = server::start(settings, (arguments.model.as_deref(), local), Some(&telemetry), layer);
+    let mut server = Box::pin(start).await?;
     announce(&server, page, next_steps.as_ref())?;
     tokio::select! {
         () = shutdown.cancelled() => {

@@ -106,7 +106,7 @@ pub(crate) struct MessageBounds {
     pub(crate) timeout: Option<Duration>,
     /// The memory of incomplete messages.
     pub(crate) memory: CallShares,
-    /// Maximum size of a message. The decoder refuses a larger message of a caller with a token before it reserves memory.
+    /// Maximum size of a message. A larger message is refused before memory is reserved for it.
     pub(crate) message_bytes: usize,
     pub(crate) counters: Counters,
 }
@@ -139,11 +139,10 @@ impl RequestBody {
                     (self.reserved, self.timer) = (None, None);
                 }
                 let length = reader.in_progress();
-                // The bound of the decoder is that of messages with a token.
-                if self.owner.is_none() && length.is_some_and(|length| length > max) {
+                if length.is_some_and(|length| length > max) {
                     return Err(too_large(max));
                 }
-                length.filter(|length| *length <= max)
+                length
             }
             Framing::Whole(received) => {
                 *received = received.saturating_add(bytes.len() as u64);
@@ -295,20 +294,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_decoder_refuses_a_message_that_is_too_large() {
-        let mut body =
-            RequestBody::new(body(vec![message(1_001)[..9].to_vec()]), Framing::messages(), bounds(10), owner());
-        assert_eq!(next(&mut body).await.unwrap(), 9);
-        assert_eq!(body.bounds.memory.load(), Amount::default());
-    }
-
-    #[tokio::test]
-    async fn the_decoder_receives_no_large_message_without_a_token() {
-        let parts: Vec<Vec<u8>> = message(1_001).chunks(400).map(<[u8]>::to_vec).collect();
-        let parts = futures::stream::iter(parts).map(|part| Ok::<_, Infallible>(Bytes::from(part)));
-        let large = Body::new(axum::body::Body::from_stream(parts));
-        let mut large = RequestBody::new(large, Framing::messages(), bounds(10), None);
-        assert_eq!(next(&mut large).await.unwrap_err().reason, Reason::TooLarge);
+    async fn the_decoder_receives_no_message_that_is_too_large() {
+        for owner in [owner(), None] {
+            let parts: Vec<Vec<u8>> = message(1_001).chunks(400).map(<[u8]>::to_vec).collect();
+            let parts = futures::stream::iter(parts).map(|part| Ok::<_, Infallible>(Bytes::from(part)));
+            let large = Body::new(axum::body::Body::from_stream(parts));
+            let mut large = RequestBody::new(large, Framing::messages(), bounds(10), owner);
+            assert_eq!(next(&mut large).await.unwrap_err().reason, Reason::TooLarge);
+            assert_eq!(large.bounds.memory.load(), Amount::default());
+        }
         let mut small = RequestBody::new(body(vec![message(1_000)]), Framing::messages(), bounds(10), None);
         assert_eq!(next(&mut small).await.unwrap(), PREFIX + 1_000);
     }

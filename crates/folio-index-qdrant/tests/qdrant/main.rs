@@ -1,5 +1,6 @@
 //! The adapter on the engine of Qdrant, and on the server that `QDRANT_URL` names: the conformance suite, faults of the
 //! server, encryption, and writes that are interrupted or run at the same time.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 #[path = "../../../folio-storage-client/tests/certificates/identity.rs"]
 mod identity;

@@ -67,16 +67,20 @@ impl Sample for DictionaryQuestion {
         }))
     }
 
-    fn update(_: &Seed) -> DictionaryQuestionChange {
-        DictionaryQuestionChange::Dismiss
+    fn update(seed: &Seed) -> DictionaryQuestionChange {
+        match seed.name.as_str() {
+            // One of the listed resources.
+            "Alpha" => DictionaryQuestionChange::Answer,
+            _ => DictionaryQuestionChange::Dismiss,
+        }
     }
 
     fn filters(seed: &Seed) -> Vec<DictionaryQuestionFilter> {
         let all = DictionaryQuestionFilter { document: Some(seed.document()), ..DictionaryQuestionFilter::default() };
         vec![
             all.clone(),
-            DictionaryQuestionFilter { any_key: vec![term_key(&seed.name), "missing".to_owned()], ..all.clone() },
-            DictionaryQuestionFilter { any_state: vec![QuestionState::Open], ..all },
+            DictionaryQuestionFilter { any_key: vec![term_key("old delta"), "missing".to_owned()], ..all.clone() },
+            DictionaryQuestionFilter { any_state: vec![QuestionState::Answered], ..all },
         ]
     }
 }

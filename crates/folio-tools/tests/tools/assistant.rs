@@ -85,7 +85,7 @@ async fn mentioned_tags_and_collections_bound_searches_and_sections() {
         test.ok("retrieve_documents", json!({ "query": "rent", "tag_ids": [other_tag] })).await;
         let filters = std::mem::take(&mut *recorder.0.lock().unwrap());
         let more = |named: &TagId| [vec![named.clone()], scope.tags.clone()].concat();
-        assert_eq!(filters[0].tag_ids, [tag.clone()], "each tag once");
+        assert_eq!(filters[0].tag_ids, std::slice::from_ref(&tag), "each tag once");
         assert_eq!(filters[1].tag_ids, more(&other_tag));
         assert!(filters.iter().all(|filter| filter.collection_ids == scope.collections));
         test.ok("section_reader", of_tagged.clone()).await;

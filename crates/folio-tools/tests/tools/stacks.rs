@@ -94,6 +94,7 @@ async fn row(test: &Fixture, stack: &StackId, document: &DocumentId) -> StackRow
 async fn a_table_is_defined_filled_corrected_and_completed() {
     let (mut test, id, other) = begun().await;
     let document = test.document();
+    test.context.documents.clear();
     let listed = test.ok("list_documents", json!({})).await;
     assert_eq!((&listed["total"], &listed["documents"][0]["name"]), (&json!(2), &json!("invoice.pdf")));
     let read = test.ok("get_document_text", json!({ "document_id": document, "page": 1 })).await;

@@ -61,7 +61,8 @@ pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<
     settings.storage = StorageOptions { data: folder.path().join("data"), ..StorageOptions::default() };
     settings.server = ServerOptions { listen: "127.0.0.1:0".to_owned(), ..ServerOptions::default() };
 
-    let server = server::start(settings, (arguments.model.as_deref(), local), None, |stores| stores).await?;
+    let start = server::start(settings, (arguments.model.as_deref(), local), None, |stores| stores);
+    let server = Box::pin(start).await?;
     screen.line(NOTE, &server.endpoint);
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let result = tokio::select! {

@@ -147,11 +147,10 @@ struct CellReview {
     /// The names of the columns. Omitted: those whose cells wait for a decision.
     #[serde(default)]
     column_names: Vec<String>,
-    /// The decision.
-    #[schema(inline)]
     decision: ReviewDecision,
 }
 
+/// The decision about the cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ReviewDecision {

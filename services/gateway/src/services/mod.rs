@@ -69,7 +69,7 @@ pub(crate) struct Api {
 /// Returns the services as routes. The options bound the size of request messages; the size of response messages is not
 /// bounded.
 pub(crate) fn routes(api: &Api) -> RoutesBuilder {
-    // The layers bound the messages of all operations but one.
+    // The layers bound the messages of each operation (`request_body`).
     let bytes = api.options.message_bytes.max(IMAGE_MESSAGE_BYTES);
     let mut routes = Routes::builder();
     macro_rules! serve {

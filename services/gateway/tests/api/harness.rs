@@ -332,15 +332,19 @@ impl Server {
     ) -> Self {
         let folder = TempDir::new().unwrap();
         let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path())).unwrap();
-        let stores = change(store.stores());
         let environment: Arc<dyn Environment> = Arc::new(System);
+        let shared = folio_storage_memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
+        // The scripts of models state the answers in the order of the items.
+        let job_limits = JobLimits { items_running_max: 1, ..JobLimits::default() };
+        let counters = folio_webhooks::Counters::default();
+        let stores =
+            folio_webhooks::with_events(change(store.stores()), Arc::clone(&shared.jobs), job_limits, counters);
         let model = Arc::new(Scripted::default());
         let credit = CreditMeter::start(&stores, Arc::clone(&environment), credit).await.unwrap();
         let meter: Arc<dyn folio_metering::Meter> = Arc::new(credit.clone());
         let worker = Some(reader_program());
         let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, worker, ..Default::default() };
         let reader = TextReader::new(reading.clone());
-        let shared = folio_storage_memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
         let limits = QuotaCache::new(stores.of(), quotas);
         let slots = Slots::of_model_calls(limits.clone(), shared.slots.clone());
         let meter = Arc::new(QuotaMeter::new(meter, slots)) as SharedMeter;
@@ -358,8 +362,6 @@ impl Server {
             Providers::new(table, &folio_providers::Options::default(), vault, &stores, Arc::clone(&environment))
                 .unwrap();
         assert!(model.set.set(providers.clone()).is_ok());
-        // The scripts of models state the answers in the order of the items.
-        let job_limits = JobLimits { items_running_max: 1, ..JobLimits::default() };
         let hints = JobHints::new(shared.jobs.clone());
         let jobs = JobControl::new(&stores, hints.clone(), Arc::clone(&environment), job_limits);
         let mcp = Arc::new(StaticMcpServers) as Arc<dyn McpServers>;
