@@ -11,7 +11,7 @@ const PastAnswer = lazy(async () => ({ default: (await import("./past_answer.js"
 
 interface PastEntryProps {
   readonly entry: Entry;
-  /** Whether the agent gives typed answers, which the entry then shows with their sources: at once, or on demand. */
+  /** Typed answers of the agent are shown with their sources: not at all, at once, or on demand. */
   readonly typed?: "no" | "recent" | "earlier";
   readonly onAskAgain?: () => void;
 }
