@@ -43,13 +43,15 @@ fn main() -> Result<()> {
             ["stacks"] => stacks::measure(stacks::ROWS).await,
             ["stacks", rows] => stacks::measure(rows.parse()?).await,
             ["index"] => index::measure(index::PASSAGES).await,
+            ["index", "--qdrant"] => index::measure_qdrant(index::QDRANT_PASSAGES).await,
+            ["index", "--qdrant", passages] => index::measure_qdrant(passages.parse()?).await,
             ["index", passages] => index::measure(passages.parse()?).await,
             ["fairness"] => fairness::measure(fairness::CALLS).await,
             ["fairness", calls] => fairness::measure(calls.parse()?).await,
             _ => anyhow::bail!(
                 "bench turn [--cpu | --face grpc|grpc-web|sse|rest] | bench cluster [--quick | --operations] | \
                  bench lists [DOCUMENTS] | bench fairness [CALLS] | bench deletion [REVISIONS] | \
-                 bench documents [PAGES] | bench jobs [DOCUMENTS] | bench stacks [ROWS] | bench index [PASSAGES]"
+                 bench documents [PAGES] | bench jobs [DOCUMENTS] | bench stacks [ROWS] | bench index [--qdrant] [PASSAGES]"
             ),
         }
     })

@@ -4,13 +4,14 @@
 use folio_proto::v1;
 use folio_proto::v1::ingestion_service_client::IngestionServiceClient;
 use folio_proto::v1::provider_service_client::ProviderServiceClient;
+use folio_proto::v1::retrieval_service_client::RetrievalServiceClient;
 use folio_storage::value::{PassageGeneration, decode};
 use folio_testkit::wait_for;
 use folio_tests::harness::LIMIT;
 use folio_tests::harness::client::Client;
 use folio_types::DocumentId;
 
-use crate::job_steps::{assert_done, die_and_recover, stop_nodes};
+use crate::job_steps::{assert_done, die, die_and_recover, stop_nodes};
 use crate::test_cluster::{EMBEDDING_MODEL, TestCluster, on_cluster};
 
 const SCRIPT: &str = "rules: []";
@@ -89,5 +90,29 @@ fn invariant_3_a_node_may_die_at_each_step_of_an_ingestion() {
         for document in rest {
             assert_eq!(stored(test, document).await.1, 2, "the passages of other documents remain");
         }
+    });
+}
+
+#[test]
+fn invariant_3_a_node_may_die_between_the_stores_and_the_index() {
+    on_cluster(SCRIPT, async |test| {
+        let client = test.client(0).await;
+        choose_embedding_model(&client).await;
+        let document = client.upload("pumps.md", b"# Pumps\n\nThe pump delivers water.\n").await;
+        stop_nodes(test);
+        let job = start_ingestion(&client, vec![document.clone()]).await;
+        die(test, &["passages:before", "passages:after", "index:after"]).await;
+        test.start_others(&[]).await;
+        assert_done(&[test.ended_job(&job).await]);
+        assert_eq!(stored(test, &document).await.1, 1, "the section has a passage");
+        let request = v1::SearchRequest { query: "pump".to_owned(), ..Default::default() };
+        let retrieval = RetrievalServiceClient::new(client.channel.clone());
+        let found = wait_for("the passage in the index", 3 * LIMIT, || async {
+            let found = retrieval.clone().search(request.clone()).await.ok()?.into_inner();
+            (!found.passages.is_empty()).then_some(found)
+        })
+        .await;
+        assert_eq!(found.passages.len(), 1, "{found:?}");
+        test.assert_clean().await;
     });
 }

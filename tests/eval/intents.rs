@@ -146,7 +146,7 @@ impl fmt::Display for Matrix {
 }
 
 fn percent(part: u32, all: u32) -> u32 {
-    if all == 0 { 0 } else { part * 100 / all }
+    (part * 100).checked_div(all).unwrap_or(0)
 }
 
 #[cfg(test)]

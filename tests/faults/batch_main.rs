@@ -21,7 +21,8 @@ struct Arguments {
     /// Number of CQL servers. With 3, one of them is killed at a time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     cql_nodes: u8,
-    /// Fill the rows of a stack instead of running a prompt.
+    /// Fill the rows of a stack instead of running a prompt: by a job with a short credit budget, by a second job, and for the last
+    /// tenth of the documents automatically.
     #[arg(long)]
     stack: bool,
 }

@@ -5,14 +5,17 @@ use std::fmt;
 
 use folio_history::journal::{Access, CallResult, CallStatus, End, Entry};
 use folio_tools::{Registry, ToolSpec};
+use folio_types::profile::NodeKind;
 use folio_types::{Timestamp, TurnId};
 use jiff::SignedDuration;
 
 use super::checker::{Evidence, ObservedAggregate, ObservedJob, ObservedThread};
 
-/// Work of jobs of which a complete run has some: the batches of a client, the runs by tags, the proposals, and the runs of the
-/// extraction agent.
-const WORK: [&str; 4] = ["batch", "run by a tag", "proposal", "run of the agent"];
+/// Work of which a complete run has some: the batches of a client, the runs by tags, the proposals, the runs of the extraction
+/// agent, the summaries of conversations, and the answers of the assistant.
+const WORK: [&str; 6] = ["batch", "run by a tag", "proposal", "run of the agent", SUMMARY, ANSWER];
+const SUMMARY: &str = "summary";
+const ANSWER: &str = "answer of the assistant";
 
 /// Contents of the journals and jobs of a run.
 #[derive(Debug, Default)]
@@ -60,11 +63,14 @@ impl Coverage {
             let turn = entry.turn().unwrap_or_default();
             match entry {
                 Entry::Round(round) => {
+                    let node = round.node.as_ref().filter(|node| node.kind == NodeKind::Answer && node.end.is_some());
+                    *self.work.entry(ANSWER).or_default() += usize::from(node.is_some());
                     for call in round.calls.iter().filter(|call| call.access == Access::ReadWrite) {
                         names.insert((turn, round.round, call.index), &call.name);
                         self.writes.entry(call.name.clone()).or_default();
                     }
                 }
+                Entry::Summary(_) => *self.work.entry(SUMMARY).or_default() += 1,
                 Entry::Paused(paused) => expires_at = Some(paused.expires_at),
                 Entry::Outcome(outcome) => self.add_result(&names, turn, &outcome.result),
                 Entry::Ended(ended) => {

@@ -209,7 +209,7 @@ impl SimulatedUser {
     }
 
     /// Resumes the open jobs of the tenant that wait for credit or a store.
-    async fn resume_waiting_jobs(&mut self) {
+    pub(super) async fn resume_waiting_jobs(&mut self) {
         let request = v1::ListJobsRequest { filter: "open:true".to_owned(), page_size: 100, ..Default::default() };
         if let Ok(listed) = self.retry(call!(jobs.list_jobs(request))).await {
             for job in listed.into_inner().jobs.iter().filter(|job| job.state() == v1::JobState::Waiting) {
@@ -351,7 +351,7 @@ impl SimulatedUser {
         }
     }
 
-    async fn delete_document(&mut self, id: &str) {
+    pub(super) async fn delete_document(&mut self, id: &str) {
         let request_id = request_id("delete", id);
         let request = v1::DeleteDocumentRequest { document_id: id.to_owned(), request_id, ..Default::default() };
         match self.retry(call!(documents.delete_document(request))).await {

@@ -3,15 +3,20 @@
 
 pub mod batch;
 pub mod checker;
+mod conversation;
 mod coverage;
 mod credit_grants;
 mod incidents;
+mod ingestion_user;
+pub mod ingestions;
 mod injection;
 mod job_tables;
 mod job_user;
+mod leftovers;
 pub mod log;
 pub mod memory;
 pub mod outage;
+mod passages;
 pub mod refusals;
 pub mod report;
 pub mod run;

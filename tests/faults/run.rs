@@ -70,7 +70,8 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let (log, refusals) = (Log::default(), Refusals::default());
     let (stop, stopped) = watch::channel(false);
     let mut users = JoinSet::new();
-    for user in create_users(&cluster, &log, &refusals, &mut random).await {
+    for mut user in create_users(&cluster, &log, &refusals, &mut random).await {
+        user.uses_assistant = true;
         users.spawn(user.work(stopped.clone()));
     }
     for number in 0..JOB_USERS {

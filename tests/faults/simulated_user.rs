@@ -26,7 +26,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 pub(super) const WORK_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Words of messages. The script of the model has a rule for each of them.
-const WORDS: [&str; 10] = ["work", "work", "work", "work", "work", "work", "work", "chain", "chain", "erase"];
+const WORDS: [&str; 11] = ["work", "work", "work", "work", "work", "work", "work", "chain", "chain", "erase", "talk"];
 
 /// Returns a closure that calls an RPC with a copy of the request, so that the call can be repeated.
 macro_rules! call {
@@ -48,6 +48,10 @@ pub struct SimulatedUser {
     pub log: Log,
     pub random: StdRng,
     pub refusals: Refusals,
+    /// True if the version of the cluster has the assistant.
+    pub(super) uses_assistant: bool,
+    /// The thread of the conversation. Empty: it has not begun.
+    pub(super) conversation: String,
     clients: BTreeMap<usize, (Connection, Client)>,
     at: usize,
 }
@@ -76,7 +80,19 @@ impl SimulatedUser {
         random: StdRng,
         refusals: Refusals,
     ) -> Self {
-        Self { name, tenant, document, gateways, log, random, refusals, clients: BTreeMap::new(), at: 0 }
+        Self {
+            name,
+            tenant,
+            document,
+            gateways,
+            log,
+            random,
+            refusals,
+            uses_assistant: false,
+            conversation: String::new(),
+            clients: BTreeMap::new(),
+            at: 0,
+        }
     }
 
     /// Works until `stop` is true. Returns the turns that never ended.
@@ -95,6 +111,10 @@ impl SimulatedUser {
     /// Runs one turn to its end.
     async fn turn(&mut self, number: usize) {
         let word = *WORDS.choose(&mut self.random).expect("a word");
+        if word == "talk" {
+            let is_question = self.uses_assistant && self.random.random_bool(0.5);
+            return if is_question { self.question(number).await } else { self.talk(number).await };
+        }
         let text = format!("{} {word} {}-{number}", self.tenant.marker, self.name);
         let document = match word {
             "erase" => self.upload(&format!("{text}.txt"), INVOICE, false).await,
@@ -205,7 +225,7 @@ impl SimulatedUser {
     }
 
     /// Starts a turn. Repeats the request until the turn's id is known.
-    async fn begin(&mut self, chat: &v1::ChatRequest, request: &RequestId) -> TurnId {
+    pub(super) async fn begin(&mut self, chat: &v1::ChatRequest, request: &RequestId) -> TurnId {
         let chat = v1::ChatRequest { request_id: request.to_string(), ..chat.clone() };
         loop {
             let sent = chat.clone();
@@ -264,7 +284,7 @@ impl SimulatedUser {
         turn
     }
 
-    async fn wait_for_turn(&mut self, turn: &TurnId) -> v1::Turn {
+    pub(super) async fn wait_for_turn(&mut self, turn: &TurnId) -> v1::Turn {
         loop {
             let request = v1::GetTurnRequest { turn_id: turn.to_string() };
             let found = self.retry(call!(conversations.get_turn(request))).await;
@@ -276,7 +296,7 @@ impl SimulatedUser {
         }
     }
 
-    async fn follow(&mut self, turn: &TurnId) {
+    pub(super) async fn follow(&mut self, turn: &TurnId) {
         let request = v1::WatchTurnRequest { turn_id: turn.to_string(), from_event: 0 };
         let stream = self.retry(call!(conversations.watch_turn(request))).await;
         if let Ok(stream) = stream {
@@ -284,7 +304,7 @@ impl SimulatedUser {
         }
     }
 
-    async fn resume(&mut self, turn: &TurnId) {
+    pub(super) async fn resume(&mut self, turn: &TurnId) {
         // There may be no credit until the top-up task grants some.
         pause().await;
         let request = v1::ResumeTurnRequest { turn_id: turn.to_string(), ..Default::default() };

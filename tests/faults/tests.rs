@@ -8,11 +8,11 @@ use folio_tests::harness::process::binary;
 /// Minimum numbers of the short run. They take less than a minute on two idle cores.
 const FAULTS: usize = 12;
 const APPROVALS: usize = 120;
-/// Number of documents of the short batch, and the minimum number of faults meanwhile.
+/// Number of documents of the short batch and of the short ingestion, and the minimum number of faults meanwhile.
 const DOCUMENTS: usize = 20;
 const BATCH_FAULTS: usize = 3;
 
-/// Locked exclusively by the test with three CQL servers, and by the batch, which need the machine for themselves.
+/// Locked exclusively by the test with three CQL servers, and by the batch and the ingestion, which need the machine for themselves.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Suspends a CQL server for 8 s. `cargo xtask outage` suspends it for longer and kills it.
@@ -75,6 +75,19 @@ fn batch(arguments: &[&str]) {
         .expect("the program starts");
     let [documents, results, faults, violations] = numbers(&output);
     assert_eq!((documents, results, violations), (DOCUMENTS, DOCUMENTS, 0));
+    assert!(faults >= BATCH_FAULTS, "{faults} faults");
+}
+
+#[test]
+fn invariant_3_each_document_of_an_ingestion_under_random_faults_has_one_generation_of_passages() {
+    let _exclusive = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    let seed = folio_testkit::seed().to_string();
+    let output = Command::new(binary("ingestions"))
+        .args(["--seed", &seed, "--documents", &DOCUMENTS.to_string(), "--faults", &BATCH_FAULTS.to_string()])
+        .output()
+        .expect("the program starts");
+    let [documents, faults, violations] = numbers(&output);
+    assert_eq!((documents, violations), (DOCUMENTS, 0));
     assert!(faults >= BATCH_FAULTS, "{faults} faults");
 }
 

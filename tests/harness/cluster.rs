@@ -1,7 +1,7 @@
 //! A cluster of several processes: gateways and nodes on shared stores, with a proxy before each connection.
 
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use folio_storage::Stores;
@@ -60,6 +60,8 @@ pub struct Setup {
     pub markers: Vec<&'static str>,
     /// True if the model endpoint records every request of a long run, without bodies.
     pub is_long_run: bool,
+    /// True if each node keeps its index in a folder of its own, also after `kill -9`. False: in a temporary folder.
+    pub keeps_indexes: bool,
 }
 
 impl Setup {
@@ -76,6 +78,7 @@ impl Setup {
             variables: Vec::new(),
             markers: vec!["alpha"],
             is_long_run: false,
+            keeps_indexes: false,
         }
     }
 
@@ -165,8 +168,18 @@ impl Launcher {
 
     /// Runs a command of `folio` on the stores to its end.
     pub fn run(&self, words: &[&str]) -> Output {
+        self.command().args(words).args(&self.stores).output().expect("folio starts")
+    }
+
+    /// Runs `folio config`, which prints the effective settings.
+    pub fn config(&self) -> Output {
+        self.command().arg("config").output().expect("folio starts")
+    }
+
+    fn command(&self) -> Command {
         let mut command = process::command(process::binary(&self.program), &self.folder, &self.variables());
-        command.args(words).args(&self.stores).stdin(Stdio::null()).output().expect("folio starts")
+        command.stdin(Stdio::null());
+        command
     }
 
     pub fn gateway(&self) -> Process {
@@ -244,6 +257,9 @@ impl Member {
                 .with("FOLIO_CLUSTER__DEAD_AFTER_SECONDS", dead_after.as_secs_f64());
         let clock = cluster.folder().join(format!("clock-{role:?}-{number}"));
         let mut launcher = launcher.with("FOLIO_CLOCK_OFFSET", clock.display());
+        if setup.keeps_indexes && role == Role::Node {
+            launcher = launcher.with("FOLIO_INDEX__FOLDER", cluster.index_folder(number).display());
+        }
         launcher.variables.extend(setup.variables.iter().cloned());
         let listener_proxy = Proxy::start().await;
         Self { role, number, listener_proxy, redis, cql, clock, launcher, process: None, has_extra_variables: false }
@@ -252,6 +268,12 @@ impl Member {
     /// Sets the program of the next start: `folio`, or the absolute path of another version.
     pub fn set_program(&mut self, program: &str) {
         program.clone_into(&mut self.launcher.program);
+    }
+
+    /// Sets an environment variable of the following starts. None: removes it.
+    pub fn set_variable(&mut self, name: &str, value: Option<&str>) {
+        self.launcher.variables.retain(|(known, _)| known != name);
+        self.launcher.variables.extend(value.map(|value| (name.to_owned(), value.to_owned())));
     }
 
     /// Starts the process with additional environment variables.
@@ -394,6 +416,11 @@ impl Cluster {
     /// Returns the common folder of all processes.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Returns the folder of the index of a node, if the nodes keep their indexes.
+    pub fn index_folder(&self, node: usize) -> PathBuf {
+        self.folder().join(format!("index-{node}"))
     }
 
     /// Restarts every process that is not running.

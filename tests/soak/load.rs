@@ -19,9 +19,12 @@ pub(super) const WORKERS: usize = 4;
 /// Time between the starts of two cycles of a worker.
 pub(super) const PERIOD: Duration = Duration::from_secs(4);
 /// Maximum number of turns of a cycle.
-pub(super) const TURNS_PER_CYCLE: usize = 3;
+pub(super) const TURNS_PER_CYCLE: usize = 4;
 /// Number of cycles whose objects a worker keeps.
 const CYCLES_KEPT: usize = 3;
+/// Number of turns of a conversation, after which a worker starts another one. Their messages exceed the window of a model, so
+/// that the oldest are summarized.
+const CONVERSATION_TURNS: usize = 20;
 /// Each worker cancels a turn in one of this many cycles.
 const CANCELS_ONE_IN: u64 = 4;
 /// Maximum number of errors that a worker reports.
@@ -57,6 +60,10 @@ pub(super) struct Worker {
     number: usize,
     client: Client,
     prompt: String,
+    /// The document of the conversations.
+    document: String,
+    /// The thread of the conversation, with the number of its turns.
+    conversation: (String, usize),
     live: VecDeque<Objects>,
     counts: Counts,
 }
@@ -77,14 +84,16 @@ impl Worker {
         let schema = v1::CreateSchemaRequest { schema: Some(schema), ..Default::default() };
         let schema = client.schemas.clone().create_schema(schema).await?.into_inner().schema.context("no schema")?;
         let prompt = v1::Prompt {
-            name,
+            name: name.clone(),
             content: "Read the total.".to_owned(),
             schema_revid: schema.schema_revid,
             ..Default::default()
         };
         let prompt = v1::CreatePromptRequest { prompt: Some(prompt), ..Default::default() };
         let prompt = client.prompts.clone().create_prompt(prompt).await?.into_inner().prompt.context("no prompt")?;
-        Ok(Self { number, client, prompt: prompt.prompt_revid, live: VecDeque::new(), counts: Counts::default() })
+        let document = client.try_upload(&format!("{name}.txt"), INVOICE.as_bytes()).await?.document_id;
+        let (prompt, conversation) = (prompt.prompt_revid, Default::default());
+        Ok(Self { number, client, prompt, document, conversation, live: VecDeque::new(), counts: Counts::default() })
     }
 
     /// Repeats cycles until `stopped` is true. Returns the errors of failed cycles.
@@ -114,6 +123,7 @@ impl Worker {
         let mut objects = Objects { document, ..Default::default() };
         objects.threads.push(self.approved_turn(&objects.document, &format!("work {name}")).await?);
         self.answered_turn(&objects.threads[0]).await?;
+        self.converse().await?;
         if cycle.is_multiple_of(CANCELS_ONE_IN) {
             objects.threads.push(self.cancelled_turn(&objects.document, &format!("work {name} cancelled")).await?);
         }
@@ -200,6 +210,25 @@ impl Worker {
         Ok(())
     }
 
+    /// Sends a message of the conversation.
+    async fn converse(&mut self) -> Result<()> {
+        if self.conversation.1 == CONVERSATION_TURNS {
+            let (thread, _) = std::mem::take(&mut self.conversation);
+            self.delete_thread(thread).await?;
+        }
+        if self.conversation.1 == 0 {
+            let events = self.client.send(ask(&self.document, "hello")).await?;
+            self.conversation.0 = events.thread();
+            events.drain().await?;
+            self.counts.turns += 1;
+        } else {
+            let thread = self.conversation.0.clone();
+            self.answered_turn(&thread).await?;
+        }
+        self.conversation.1 += 1;
+        Ok(())
+    }
+
     /// Lists all kinds of objects. Returns the id of the tag with this name.
     async fn list(&self, document: &str, tag: &str) -> Result<String> {
         let client = &self.client;
@@ -215,8 +244,7 @@ impl Worker {
     async fn delete(&self, objects: Objects) -> Result<()> {
         let (client, Objects { document, threads, tag, extraction }) = (&self.client, objects);
         for thread_id in threads {
-            let request = v1::DeleteThreadRequest { thread_id, ..Default::default() };
-            within("a deletion", client.threads.clone().delete_thread(request)).await?;
+            self.delete_thread(thread_id).await?;
         }
         let request = v1::DeleteExtractionRequest { extraction_id: extraction, ..Default::default() };
         within("a deletion", client.extractions.clone().delete_extraction(request)).await?;
@@ -224,6 +252,12 @@ impl Worker {
         within("a deletion", client.documents.clone().delete_document(request)).await?;
         let request = v1::DeleteTagRequest { tag_id: tag, ..Default::default() };
         within("a deletion", client.tags.clone().delete_tag(request)).await?;
+        Ok(())
+    }
+
+    async fn delete_thread(&self, thread_id: String) -> Result<()> {
+        let request = v1::DeleteThreadRequest { thread_id, ..Default::default() };
+        within("a deletion", self.client.threads.clone().delete_thread(request)).await?;
         Ok(())
     }
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use folio_proto::v1;
+use folio_proto::v1::collection_service_client::CollectionServiceClient;
 use folio_proto::v1::thread_service_client::ThreadServiceClient;
 use folio_testkit::office::{docx, xlsx};
 use folio_testkit::pdf::{Page, document};
@@ -20,6 +21,7 @@ pub(crate) const EXPENSE: &str =
 pub(crate) const RISKS: &str = "Summarize the main risks discussed in the uploaded compliance report.";
 pub(crate) const MARGIN: &str = "From the spreadsheet, what's the net margin for product B if revenue is 4,200 and costs equal fixed 1200 plus 12% of revenue?";
 
+const SUMMARY: &str = "The report highlights three major risks: 1) Third-party vendor compliance gaps; 2) Data retention policy inconsistencies; 3) Insufficient access controls for exporting data.";
 const KEY_POINTS: [&str; 3] = [
     "Vendor compliance checks missing in 12% of cases",
     "Retention policy not unified across subsidiaries",
@@ -42,7 +44,7 @@ rules:
   - when: {system: {contains: "Step: summarize"}}
     rounds:
       - calls: [{name: retrieve_documents, arguments: {query: "compliance report vendor retention export permissions", limit: 1}}]
-      - text: '{"summary": "The report highlights three major risks.", "key_points": ["Vendor compliance checks missing in 12% of cases", "Retention policy not unified across subsidiaries", "Export permissions enabled for legacy accounts"], "sources": ["{{last.retrieve_documents.passages.0.document_id}}"], "confidence": 0.81}'
+      - text: '{"summary": "The report highlights three major risks: 1) Third-party vendor compliance gaps; 2) Data retention policy inconsistencies; 3) Insufficient access controls for exporting data.", "key_points": ["Vendor compliance checks missing in 12% of cases", "Retention policy not unified across subsidiaries", "Export permissions enabled for legacy accounts"], "sources": ["{{last.retrieve_documents.passages.0.document_id}}"], "confidence": 0.81}'
   - when: {system: {contains: "Step: compute"}}
     rounds:
       - calls: [{name: retrieve_documents, arguments: {query: "product B fixed cost variable cost", limit: 1}}]
@@ -165,7 +167,7 @@ async fn the_three_conversations_have_typed_answers_with_sources() {
     let completed = client.send(question(&thread, RISKS)).await.unwrap().completed().await;
     let found = answer(&completed);
     assert_eq!((completed.answer_type.as_str(), &found["sources"]), ("SummarizationResponse", &json!([report])));
-    assert_eq!(found["key_points"], json!(KEY_POINTS));
+    assert_eq!((found["key_points"].clone(), &found["summary"]), (json!(KEY_POINTS), &json!(SUMMARY)));
 
     let completed = client.send(question(&thread, MARGIN)).await.unwrap().completed().await;
     let found = answer(&completed);
@@ -183,6 +185,9 @@ async fn the_three_conversations_have_typed_answers_with_sources() {
     assert_eq!(state["numeric_results"], json!([{ "expression": "4200 - (1200 + 0.12*4200)", "result": 2496 }]));
     let summary = state["conversation_summary"].as_str().unwrap();
     assert!(summary.contains("the finances and the risks"), "{summary}");
+    assert_eq!((&state["session_id"], &state["next_step"]), (&json!(thread), &json!("calculation_agent")));
+    assert_eq!((&state["intent"]["intent_type"], &state["current_response"]), (&json!("calculation"), &found));
+    assert_eq!(state["user_input"], json!(MARGIN));
 
     let request = v1::ListToolUsesRequest { thread_id: thread.clone(), ..Default::default() };
     let mut threads: ThreadServiceClient<_> = client.threads.clone();
@@ -224,4 +229,32 @@ async fn the_command_line_asks_about_named_documents() {
     let thread = found["thread_id"].as_str().unwrap();
     let next: Value = serde_json::from_str(&ask(&[MARGIN, "--thread", thread, "--output", "json"])).unwrap();
     assert_eq!((&next["answer"]["result"], &next["thread_id"]), (&json!(2496), &json!(thread)));
+}
+
+#[tokio::test]
+async fn the_command_line_asks_about_the_documents_of_a_tag_or_a_collection() {
+    let (sandbox, client, _) = start().await;
+    let tag = v1::Tag { name: "subsidiary".to_owned(), ..Default::default() };
+    let create = v1::CreateTagRequest { tag: Some(tag), ..Default::default() };
+    let tag = client.tags.clone().create_tag(create).await.unwrap().into_inner().tag.unwrap().tag_id;
+    let description =
+        v1::DocumentDescription { name: "subsidiary.txt".to_owned(), tag_ids: vec![tag.clone()], ..Default::default() };
+    let text_of = b"March statement of the subsidiary. Product line A has a total operating expense of $7.";
+    let document = client.try_upload_as(description, text_of).await.unwrap().document_id;
+    let collection = v1::Collection { name: "Subsidiaries".to_owned(), tag_ids: vec![tag], ..Default::default() };
+    let create = v1::CreateCollectionRequest { collection: Some(collection), ..Default::default() };
+    CollectionServiceClient::new(client.channel.clone()).create_collection(create).await.unwrap();
+    wait_for("the document is indexed", LIMIT, || async {
+        let found = search(sandbox.folder(), &[], "subsidiary");
+        (found[0]["document_id"] == json!(document)).then_some(())
+    })
+    .await;
+    for flag in [["--tag", "subsidiary"], ["--collection", "subsidiaries"]] {
+        let output = folio(sandbox.folder(), &[&["ask", EXPENSE, "--json"][..], &flag[..]].concat(), &[], "");
+        assert!(output.status.success(), "{flag:?}: {}", text(&output.stderr));
+        let found: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+        assert_eq!(found["answer"]["sources"], json!([document]), "{flag:?}: {found}");
+    }
+    let unknown = folio(sandbox.folder(), &["ask", EXPENSE, "--collection", "none"], &[], "");
+    assert!(!unknown.status.success() && text(&unknown.stderr).contains("none"), "{}", text(&unknown.stderr));
 }

@@ -18,21 +18,21 @@ rules:
 ";
 
 /// Returns the output of a command that succeeds.
-fn printed(folder: &Path, arguments: &[&str], input: &str) -> String {
+pub(crate) fn printed(folder: &Path, arguments: &[&str], input: &str) -> String {
     let output = folio(folder, arguments, &[], input);
     assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout)
 }
 
 /// Returns the JSON output of a command that succeeds.
-fn json_of(folder: &Path, arguments: &[&str]) -> Value {
+pub(crate) fn json_of(folder: &Path, arguments: &[&str]) -> Value {
     let arguments = [arguments, &["--output", "json"]].concat();
     let out = printed(folder, &arguments, "");
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {out}"))
 }
 
 /// Returns the error output of a command that fails.
-fn refused(folder: &Path, arguments: &[&str], input: &str) -> String {
+pub(crate) fn refused(folder: &Path, arguments: &[&str], input: &str) -> String {
     let output = folio(folder, arguments, &[], input);
     assert!(!output.status.success(), "{arguments:?}: {}", text(&output.stdout));
     text(&output.stderr)

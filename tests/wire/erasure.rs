@@ -47,6 +47,19 @@ rules:
       - calls: [{name: extract_fields, arguments: {fields: {animal: rhinoceros}, confidences: {animal: 0.75}}}]
       - calls: [{name: complete_extraction}]
       - text: A rhinoceros.
+  - when: {user: {contains: Fill the missing cells}}
+    rounds:
+      - calls: [{name: get_table_state}]
+      - calls:
+          - name: extract_row
+            arguments:
+              document_id: '{{last.get_table_state.rows.0.document_id}}'
+              cells:
+                - column: Animal
+                  value: rhinoceros
+                  confidence: 0.75
+                  citation: {page: 1, quote: All about the rhinoceros}
+      - text: A rhinoceros.
   - when: {system: {contains: "Step: classify"}}
     answer: {text: '{"intent_type": "qa", "confidence": 1, "reasoning": "A rhinoceros."}'}
   - when: {system: {contains: "Step: answer the question"}}
@@ -78,14 +91,69 @@ async fn create_full_organization(admin: &Client, url: &str) -> (Client, v1::Org
     let tag =
         v1::CreateTagRequest { tag: Some(v1::Tag { name: WORD.into(), ..Default::default() }), ..Default::default() };
     client.tags.clone().create_tag(tag).await.unwrap();
-    client.chat(&uploaded, &format!("What of the {WORD}?")).await.completed().await;
+    // A conversation whose first messages are summarized.
+    let events = client.chat(&uploaded, &format!("What of the {WORD}?")).await;
+    let thread = events.thread();
+    events.completed().await;
+    for _ in 0..15 {
+        client.say(&thread, &format!("And of another {WORD}?")).await.completed().await;
+    }
     client.chat(&uploaded, "write").await.pause().await;
     let question =
         v1::ChatRequest { profile: "assistant".to_owned(), text: format!("Which {WORD}?"), ..Default::default() };
     client.send(question).await.unwrap().completed().await;
+    tabulate(&client, &uploaded).await;
     work_unattended(&client).await;
     render(&client).await;
     (client, created.organization.unwrap())
+}
+
+/// Creates a stack whose row is filled by a job, sets a cell of the row, and sends a message to the agent of the stack.
+async fn tabulate(client: &Client, document: &str) {
+    let stack = v1::Stack {
+        name: WORD.into(),
+        description: format!("A table of the {WORD}."),
+        document_ids: vec![document.to_owned()],
+        ..Default::default()
+    };
+    let mut stacks = client.stacks.clone();
+    let request = v1::CreateStackRequest { stack: Some(stack), ..Default::default() };
+    let stack_id = stacks.create_stack(request).await.unwrap().into_inner().stack.unwrap().stack_id;
+    let column = |name: &str| v1::StackColumn {
+        name: name.into(),
+        r#type: v1::StackColumnType::Text.into(),
+        description: format!("Not the {WORD}."),
+        ..Default::default()
+    };
+    let columns = vec![column("Animal"), column("Home")];
+    let first = v1::DefineStackColumnsRequest { stack_id: stack_id.clone(), columns, ..Default::default() };
+    stacks.define_stack_columns(first).await.unwrap();
+    let document_id = document.to_owned();
+    let edit = v1::UpdateStackCellRequest {
+        stack_id: stack_id.clone(),
+        document_id: document_id.clone(),
+        column: "Home".into(),
+        value_json: format!("\"the {WORD}'s\""),
+        ..Default::default()
+    };
+    stacks.update_stack_cell(edit).await.unwrap();
+    let request = v1::FillStackRequest { stack_id: stack_id.clone(), ..Default::default() };
+    let job_id = stacks.fill_stack(request).await.unwrap().into_inner().job.unwrap().job_id;
+    let ended = folio_testkit::wait_for("the row", LIMIT, || async {
+        let request = v1::GetJobRequest { job_id: job_id.clone() };
+        let job = client.jobs.clone().get_job(request).await.unwrap().into_inner().job.unwrap();
+        job.end_time.is_some().then_some(job)
+    });
+    let ended = ended.await;
+    assert_eq!(ended.done_items, 1, "{ended:?}");
+    let request = v1::GetStackRowRequest { stack_id: stack_id.clone(), document_id };
+    let row = stacks.get_stack_row(request).await.unwrap().into_inner().row.unwrap();
+    assert_eq!(row.cells[0].value_json.as_deref(), Some("\"rhinoceros\""), "{row:?}");
+    assert!(row.cells[0].citation.is_some() && row.cells[1].state() == v1::StackCellState::Edited, "{row:?}");
+    let request = v1::CreateStackThreadRequest { stack_id, ..Default::default() };
+    let thread_id = stacks.create_stack_thread(request).await.unwrap().into_inner().thread_id;
+    let message = v1::ChatRequest { thread_id, text: format!("What of the {WORD}?"), ..Default::default() };
+    client.send(message).await.unwrap().completed().await;
 }
 
 /// Makes a proposal, a run of the extraction agent and a batch, whose events a webhook endpoint receives.

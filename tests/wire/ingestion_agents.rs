@@ -17,13 +17,13 @@ const GATED_RULE: &str = r#"
       calls: [{name: rag_chunk_index, arguments: {chunks_id: "{{last.ingestion_status.chunks.0.chunks_id}}"}}]
 "#;
 
-fn ingestions(client: &Client) -> IngestionServiceClient<Authorized> {
+pub(crate) fn ingestions(client: &Client) -> IngestionServiceClient<Authorized> {
     IngestionServiceClient::new(client.channel.clone())
 }
 
 /// Uploads a document, and waits until its text was ingested without a request.
-async fn upload(client: &Client, name: &str) -> String {
-    let document = client.upload(name, manual().as_bytes()).await;
+pub(crate) async fn upload(client: &Client, name: &str, text: &str) -> String {
+    let document = client.upload(name, text.as_bytes()).await;
     wait_for("the passages", LIMIT, || async {
         let request = v1::GetIngestionRequest { document_id: document.clone() };
         let found = ingestions(client).get_ingestion(request).await.ok()?.into_inner().ingestion?;
@@ -33,7 +33,7 @@ async fn upload(client: &Client, name: &str) -> String {
     document
 }
 
-async fn start(client: &Client, document: &str, mode: v1::IngestionMode) -> String {
+pub(crate) async fn start(client: &Client, document: &str, mode: v1::IngestionMode) -> String {
     let request = v1::StartIngestionRequest {
         document_ids: vec![document.to_owned()],
         mode: mode.into(),
@@ -44,7 +44,7 @@ async fn start(client: &Client, document: &str, mode: v1::IngestionMode) -> Stri
 }
 
 /// Waits for the end of a job, and returns the passages of its document.
-async fn ended(client: &Client, job_id: &str, document: &str) -> v1::DocumentPassages {
+pub(crate) async fn ended(client: &Client, job_id: &str, document: &str) -> v1::DocumentPassages {
     let job = wait_for("the job ends", LIMIT, || async {
         let request = v1::GetJobRequest { job_id: job_id.to_owned() };
         let job = client.jobs.clone().get_job(request).await.ok()?.into_inner().job?;
@@ -62,14 +62,14 @@ async fn ended(client: &Client, job_id: &str, document: &str) -> v1::DocumentPas
 async fn both_modes_index_a_document_and_agents_continue_after_a_kill() {
     let mut sandbox = Sandbox::start(format!("rules:{GATED_RULE}{AGENT_RULES}")).await;
     let client = sandbox.client().await;
-    let document = upload(&client, "manual.md").await;
+    let document = upload(&client, "manual.md", &manual()).await;
     let fast = start(&client, &document, v1::IngestionMode::Fast).await;
     let by_code = ended(&client, &fast, &document).await;
     let calls = sandbox.sim.chat_requests().await.len();
     assert_eq!(calls, 3, "two sections and the document");
 
     // The server dies while the last agent waits for the model.
-    let document = upload(&client, "copy.md").await;
+    let document = upload(&client, "copy.md", &manual()).await;
     let agentic = start(&client, &document, v1::IngestionMode::Agentic).await;
     sandbox.sim.wait_for_waiting_request().await;
     sandbox.kill();

@@ -132,14 +132,13 @@ test("the scope of a conversation is checked", () => {
   const kept = setScope(new URLSearchParams("thread=thr_1&about=tag&tag=x"), address("about=collection&collection=col_1"));
   expect(kept.toString()).toBe("thread=thr_1&about=collection&collection=col_1");
 
-  const subject = (text: string, members?: { documentIds: string[]; hasMore: boolean }) => assistantSubject(address(text), members);
+  const subject = (text: string) => assistantSubject(address(text));
   expect(subject("")).toMatchObject({ documentIds: [], mentions: [] });
   expect(subject("").refusal).toBeUndefined();
   expect(subject("about=tag&tag=tag_1")).toMatchObject({ documentIds: [], mentions: ["tag:tag_1"] });
-  expect(subject("about=collection&collection=col_1", { documentIds: ["doc_1"], hasMore: false })).toMatchObject({ documentIds: ["doc_1"] });
-  for (const [text, members] of [["about=documents"], ["about=tag"], ["about=collection"], ["about=collection&collection=col_1"], ["about=collection&collection=col_1", { documentIds: [], hasMore: false }], ["about=collection&collection=col_1", { documentIds: ["doc_1"], hasMore: true }]] as const) {
-    expect(subject(text, members && { ...members, documentIds: [...members.documentIds] }).refusal).toBeTruthy();
-  }
+  expect(subject("about=collection&collection=col_1")).toMatchObject({ documentIds: [], mentions: ["collection:col_1"] });
+  expect(subject("about=documents&document=doc_1")).toMatchObject({ documentIds: ["doc_1"], mentions: [] });
+  for (const text of ["about=documents", "about=tag", "about=collection"]) expect(subject(text).refusal).toBeTruthy();
 });
 
 function services(chats: v1.ChatRequest[], type: AnswerType, agent: string): Services {
@@ -154,7 +153,6 @@ function services(chats: v1.ChatRequest[], type: AnswerType, agent: string): Ser
     collection: {
       listCollections: () => ({ collections: [{ collectionId: "col_1", name: "Contracts" }] }),
       getCollection: () => ({ collection: { collectionId: "col_1", name: "Contracts" } }),
-      listCollectionDocuments: () => ({ documents: [{ documentId: "doc_1", name: "a.pdf" }, { documentId: "doc_2", name: "b.pdf" }] }),
     },
     conversation: {
       listTools: ({ profile }) => ({ tools: [{ name: `tool of ${profile}`, access: v1.ToolAccess.READ_ONLY }] }),
@@ -195,11 +193,11 @@ test.each([
   expect(window.location.search).toContain("thread=thr_1");
 });
 
-test("a conversation is about the documents of a collection, or each message mentions a tag", async () => {
+test("each message of a conversation mentions its collection or its tag", async () => {
   const chats: v1.ChatRequest[] = [];
   const { user } = renderPage(services(chats, "AnswerResponse", "qa_agent"), "/assistant?about=collection&collection=col_1");
   await user.type(await screen.findByLabelText("Message to the agent"), "hello{Enter}");
-  await waitFor(() => expect(chats[0]).toMatchObject({ profile: "assistant", documentIds: ["doc_1", "doc_2"] }));
+  await waitFor(() => expect(chats[0]).toMatchObject({ profile: "assistant", documentIds: [], mentions: [{ target: { case: "collectionId", value: "col_1" } }] }));
   await screen.findByRole("region", { name: "Answer" });
 
   await user.click(screen.getByRole("button", { name: "New" }));

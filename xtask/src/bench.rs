@@ -13,9 +13,13 @@ pub(crate) struct Arguments {
     /// Measure turns over this face, relative to gRPC (only with `turn`).
     #[arg(long)]
     face: Option<Face>,
-    /// Number of passages (only with `index`; default: 100,000).
+    /// Number of passages (only with `index`; default: 100,000, with `--qdrant` 10,000).
     #[arg(long)]
     passages: Option<u32>,
+    /// Measure the index on the server that `QDRANT_URL` names, or else on the engine of Qdrant behind a test server (only with
+    /// `index`).
+    #[arg(long)]
+    qdrant: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -42,7 +46,7 @@ enum Bench {
     Jobs,
     /// Rows of stacks per second with a model that answers at once, the time and CPU of a row, and the memory of the process.
     Stacks,
-    /// Chunks of a second into the index of passages, latency of searches, memory, and the effect of another tenant's writes.
+    /// Chunks of a second into an index of passages, latency of searches, memory, and the effect of another tenant's writes.
     Index,
     /// Latency that a tenant with many model calls, or with many streams, adds to the calls of another tenant.
     Fairness,
@@ -54,6 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     ensure!(arguments.face.is_none() || matches!(arguments.what, Bench::Turn), "--face applies to `bench turn` only");
     let is_index = matches!(arguments.what, Bench::Index);
     ensure!(arguments.passages.is_none() || is_index, "--passages applies to `bench index` only");
+    ensure!(!arguments.qdrant || is_index, "--qdrant applies to `bench index` only");
     if matches!(arguments.what, Bench::Page) {
         return page::bench();
     }
@@ -66,6 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             .args(["run", "--profile", "dist", "--package", "folio-tests", "--bin", "bench", "--"])
             .arg(name.get_name())
             .args(face)
+            .args(arguments.qdrant.then_some("--qdrant"))
             .args(arguments.passages.map(|passages| passages.to_string())),
     )
 }

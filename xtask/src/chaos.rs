@@ -1,5 +1,5 @@
-//! `cargo xtask chaos`, `cargo xtask batch`, `cargo xtask outage` and `cargo xtask migrations`: run the fault programs of the tests
-//! for longer.
+//! `cargo xtask chaos`, `cargo xtask batch`, `cargo xtask stack`, `cargo xtask ingestions`, `cargo xtask outage` and
+//! `cargo xtask migrations`: run the fault programs of the tests for longer.
 
 use std::process::Command;
 
@@ -39,9 +39,22 @@ pub(crate) struct BatchArguments {
     /// Number of CQL servers. With three, one is killed at a time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     cql_nodes: u8,
-    /// Fill the rows of a stack instead of running a prompt.
+}
+
+#[derive(clap::Args)]
+pub(crate) struct IngestionArguments {
+    /// Number of documents.
+    #[arg(long, default_value_t = 200)]
+    documents: u16,
+    /// Minimum number of faults.
+    #[arg(long, default_value_t = 25)]
+    faults: usize,
+    /// Seed of all random choices. Default: a new one, which is printed.
     #[arg(long)]
-    stack: bool,
+    seed: Option<u64>,
+    /// Number of CQL servers. With three, one is killed at a time.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    cql_nodes: u8,
 }
 
 #[derive(clap::Args)]
@@ -76,16 +89,37 @@ pub(crate) fn migrations(arguments: &MigrationArguments) -> Result<()> {
     finish(command.args(["--overlapping", "0", "--migrations", &arguments.rounds.to_string()]))
 }
 
+/// The results that a batch under random faults has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BatchResults {
+    Extractions,
+    /// Rows of a stack.
+    Rows,
+}
+
 /// Runs a batch on three nodes under random faults.
-pub(crate) fn batch(arguments: &BatchArguments) -> Result<()> {
+pub(crate) fn batch(arguments: &BatchArguments, results: BatchResults) -> Result<()> {
     let mut command = program("batch", "dev")?;
     command.args(["--documents", &arguments.documents.to_string()]);
     command.args(["--cql-nodes", &arguments.cql_nodes.to_string()]);
     if let Some(seed) = arguments.seed {
         command.args(["--seed", &seed.to_string()]);
     }
-    if arguments.stack {
+    if results == BatchResults::Rows {
         command.arg("--stack");
+    }
+    finish(&mut command)
+}
+
+/// Ingests documents on three nodes under random faults, and embeds them again with another model.
+pub(crate) fn ingestions(arguments: &IngestionArguments) -> Result<()> {
+    let mut command = program("ingestions", "dev")?;
+    command.arg("--change-model");
+    command.args(["--documents", &arguments.documents.to_string()]);
+    command.args(["--faults", &arguments.faults.to_string()]);
+    command.args(["--cql-nodes", &arguments.cql_nodes.to_string()]);
+    if let Some(seed) = arguments.seed {
+        command.args(["--seed", &seed.to_string()]);
     }
     finish(&mut command)
 }

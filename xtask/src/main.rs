@@ -1,5 +1,5 @@
 //! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `docs`, `deploy`, `clients`, `page`, `bench`,
-//! `eval`, `chaos`, `batch`, `outage`, `upgrade`, `soak`, `migrations`, `tombstones`, `power-loss`, `fuzz`, `mutants`,
+//! `eval`, `chaos`, `batch`, `stack`, `outage`, `upgrade`, `soak`, `migrations`, `tombstones`, `power-loss`, `fuzz`, `mutants`,
 //! `check-model`.
 //!
 //! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it
@@ -29,6 +29,8 @@ mod upgrade;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use chaos::BatchResults;
 
 #[derive(Parser)]
 #[command(about = "Commands for developers and CI", disable_help_subcommand = true)]
@@ -61,6 +63,11 @@ enum Command {
     Chaos(chaos::Arguments),
     /// Runs a batch on three nodes under random faults and checks that each document has exactly one result.
     Batch(chaos::BatchArguments),
+    /// Fills the rows of a stack on three nodes under random faults and checks that each document has one row, whose cells were set
+    /// once, and that no call is charged twice and no credit budget is exceeded.
+    Stack(chaos::BatchArguments),
+    /// Ingests documents on three nodes under random faults and checks their passages, the index, the charges and deletions.
+    Ingestions(chaos::IngestionArguments),
     /// Stops one of three CQL servers during approvals and checks the results.
     Outage(chaos::OutageArguments),
     /// Replaces the processes of an older version by those of this version under load, and checks the results.
@@ -93,7 +100,9 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
-        Command::Batch(arguments) => chaos::batch(&arguments),
+        Command::Batch(arguments) => chaos::batch(&arguments, BatchResults::Extractions),
+        Command::Stack(arguments) => chaos::batch(&arguments, BatchResults::Rows),
+        Command::Ingestions(arguments) => chaos::ingestions(&arguments),
         Command::Outage(arguments) => chaos::outage(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),

@@ -71,7 +71,7 @@ class FakeServer:
         for services in (module_services(module) for module in (v1.conversation_pb2, v1.document_pb2, v1.extraction_pb2)):
             for service in services:
                 self._add(service)
-        for module in (v1.inbox_pb2, v1.job_pb2, v1.tag_pb2):
+        for module in (v1.inbox_pb2, v1.job_pb2, v1.stack_pb2, v1.tag_pb2):
             for service in module_services(module):
                 self._add(service)
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"

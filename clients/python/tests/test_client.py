@@ -220,6 +220,20 @@ def test_a_refused_chat_raises_its_error(server: FakeServer, both: Both) -> None
     assert raised.value.reason == folio.Reason.TURN_BUSY and len(server.of("Chat")) == 1
 
 
+def test_a_question_has_a_typed_answer(server: FakeServer, both: Both) -> None:
+    done = v1.Completed(text="1+1 = 2", answer_type="CalculationResponse", answer_json='{"expression": "1+1", "result": 2}')
+    server.script("Chat", [STARTED, chat(2, completed=done)], [STARTED, chat(2, completed=v1.Completed(text="a"))])
+    scope = {"tag_ids": ["tag_1"], "collection_ids": ["col_1"]}
+    answer = both.call(lambda client: client.ask("What is 1 + 1?", **scope, model="m"))
+    assert (answer.type, answer.value["result"], answer.text) == ("CalculationResponse", 2, "1+1 = 2")
+    assert (answer.thread_id, answer.turn_id, answer.credits) == ("thread", "turn", 0)
+    request = server.of("Chat")[0]
+    assert (request.profile, request.text, request.model) == ("assistant", "What is 1 + 1?", "m")
+    assert [mention.tag_id or mention.collection_id for mention in request.mentions] == ["tag_1", "col_1"]
+    with pytest.raises(folio.FailedPrecondition):
+        both.call(lambda client: client.ask("What?", thread_id="thread"))
+
+
 def test_a_failed_turn_is_resumed(server: FakeServer, both: Both) -> None:
     failed = v1.Failed(error=v1.Error(code="UNAVAILABLE", reason="MODEL_TIMEOUT", message="m"), retriable=True)
     server.script("Chat", [STARTED, chat(2, failed=failed)])
@@ -384,3 +398,33 @@ def test_a_batch_selects_documents_by_id_or_filter(server: FakeServer, both: Bot
     assert by_filter.credit_budget == 5 and not by_id.HasField("credit_budget")
     server.script("WatchJob", [job(v1.JOB_STATE_COMPLETED, 1)])
     assert both.call(lambda client: client.wait_for_job("job_1")).done_items == 1
+
+
+def row(identifier: str, etag: str = "1") -> v1.StackRow:
+    return v1.StackRow(stack_row_id=identifier, etag=etag)
+
+
+def test_a_table_is_watched_with_its_rows_across_streams(server: FakeServer, both: Both) -> None:
+    stack = v1.WatchTableResponse(stack=v1.Stack(stack_id="stk_1", etag="1"))
+    changed = v1.WatchTableResponse(row=row("a", "2"))
+    deleted = Refusal(grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+    server.script("WatchTable", [stack, changed, broken()], [stack], deleted)
+    pages = [v1.ListStackRowsResponse(rows=[row("a")], next_page_token="more"), v1.ListStackRowsResponse(rows=[row("b")])]
+    server.script("ListStackRows", *pages, v1.ListStackRowsResponse(rows=[row("a", "2"), row("c")]))
+    found = both.all(lambda client: client.watch_table("stk_1"))
+    listed = [v1.WatchTableResponse(row=row("a")), v1.WatchTableResponse(row=row("b"))]
+    again = [v1.WatchTableResponse(row=row("c")), v1.WatchTableResponse(removed_stack_row_id="b")]
+    assert found == [stack, *listed, changed, stack, *again]
+    assert {request.stack_id for request in server.of("ListStackRows")} == {"stk_1"}
+    server.script("WatchTable", deleted)
+    with pytest.raises(folio.NotFound):
+        both.all(lambda client: client.watch_table("stk_1"))
+
+
+def test_a_table_is_filled_and_exported(server: FakeServer, both: Both) -> None:
+    server.script("FillStack", v1.FillStackResponse(job=v1.Job(job_id="job_1")))
+    assert both.call(lambda client: client.fill_stack("stk_1", credit_budget=5)).job_id == "job_1"
+    (request,) = server.of("FillStack")
+    assert request.credit_budget == 5 and request.request_id
+    server.script("ExportTable", [v1.ExportTableResponse(chunk=b"a,"), v1.ExportTableResponse(chunk=b"b")])
+    assert both.call(lambda client: client.export_table("stk_1", v1.EXPORT_FORMAT_CSV)) == b"a,b"

@@ -16,6 +16,7 @@ from folio.errors import of_message
 from folio.jobs import extraction_of
 from folio.paging import items_of, next_request
 from folio.retry import Rejoining, with_request_id
+from folio.tables import WatchedTable
 from folio.turns import TurnPosition
 from folio.watching import WatchedItems
 
@@ -221,6 +222,28 @@ def test_items_that_a_new_stream_does_not_send_are_reported_as_removed() -> None
     assert items.apply(item("b")) == [item("b")]
     assert items.apply(caught_up) == [v1.WatchInboxResponse(removed_item_id="a"), caught_up]
     assert items.apply(caught_up) == [caught_up], "a keep-alive"
+
+
+def test_a_table_sends_rows_that_are_new_or_changed_and_all_rows_after_a_change_of_its_stack() -> None:
+    def stack(etag: str) -> v1.WatchTableResponse:
+        return v1.WatchTableResponse(stack=v1.Stack(etag=etag))
+
+    def listed(table: WatchedTable, *rows: tuple[str, str]) -> tuple[list[str], list[str]]:
+        sent = [identifier for identifier, etag in rows if table.add(v1.StackRow(stack_row_id=identifier, etag=etag))]
+        return sent, [removal.removed_stack_row_id for removal in table.end_list()]
+
+    table = WatchedTable()
+    table.start_stream()
+    assert table.apply(stack("1"))
+    assert listed(table, ("a", "1"), ("b", "1"), ("c", "1")) == (["a", "b", "c"], [])
+    assert not table.apply(stack("1")), "a keep-alive"
+    assert not table.apply(v1.WatchTableResponse(row=v1.StackRow(stack_row_id="b", etag="2")))
+    assert not table.apply(v1.WatchTableResponse(removed_stack_row_id="c"))
+    table.start_stream()
+    assert table.apply(stack("1"))
+    assert listed(table, ("b", "2"), ("d", "1")) == (["d"], ["a"])
+    assert table.apply(stack("2"))
+    assert listed(table, ("b", "2")) == (["b"], ["d"])
 
 
 def test_the_result_of_a_job_is_its_extraction_or_its_error() -> None:

@@ -1,7 +1,21 @@
 // The client: a connection whose attributes are the services of the API.
+import { create } from "@bufbuild/protobuf";
 import type { Client as ServiceClient } from "@connectrpc/connect";
-import { Connection, type Platform } from "./connection.js";
+import { Connection, present, type Platform } from "./connection.js";
+import { FolioError } from "./errors.js";
 import * as v1 from "./gen/v1.js";
+import type { StreamOptions } from "./rejoined.js";
+import { WatchedTable } from "./watched_table.js";
+
+/** Number of rows of a page of a list. */
+const PAGE_ROWS = 100;
+
+/** Options of a job that fills a table. */
+export interface FillOptions {
+  readonly model?: string;
+  /** The credit that the model calls may cost. Undefined: no budget. */
+  readonly creditBudget?: bigint;
+}
 
 /** A connection to a server. The attributes are the services of the API: `client.tags.createTag({ tag: { name: "paid" } })`. */
 export class Client<F> extends Connection<F> {
@@ -69,5 +83,55 @@ export class Client<F> extends Connection<F> {
     this.usages = this.service(v1.UsageService);
     this.users = this.service(v1.UserService);
     this.webhooks = this.service(v1.WebhookEndpointService);
+  }
+
+  /** Starts a job that fills the missing cells of a table. `waitForJob` waits for the job. */
+  async fillStack(stackId: string, options: FillOptions = {}): Promise<v1.Job> {
+    return present((await this.stacks.fillStack({ ...options, stackId })).job);
+  }
+
+  /** Returns a table as a file, which is read into memory. */
+  async exportTable(
+    stackId: string,
+    format: v1.ExportFormat,
+    options: { readonly includeDetails?: boolean } = {},
+  ): Promise<Uint8Array> {
+    const chunks: Uint8Array[] = [];
+    for await (const { chunk } of this.stacks.exportTable({ ...options, stackId, format })) chunks.push(chunk);
+    const file = new Uint8Array(chunks.reduce((size, chunk) => size + chunk.length, 0));
+    let position = 0;
+    for (const chunk of chunks) {
+      file.set(chunk, position);
+      position += chunk.length;
+    }
+    return file;
+  }
+
+  /**
+   * Returns the stack and its rows, and then each change. Ends when the stack is deleted. All rows are returned again after a change of
+   * the stack, and those that changed meanwhile after a lost connection.
+   */
+  async *watchTable(stackId: string, watch?: StreamOptions): AsyncGenerator<v1.WatchTableResponse, void> {
+    const table = new WatchedTable();
+    const request = { stackId, pageSize: PAGE_ROWS, orderBy: "create_time" };
+    let isKnown = false;
+    try {
+      const start = () => table.startStream();
+      for await (const response of this.rejoined((options) => this.stacks.watchTable({ stackId }, options), start, watch)) {
+        isKnown = true;
+        const mustList = table.apply(response);
+        yield response;
+        if (!mustList) continue;
+        for await (const row of this.iterate(this.stacks.listStackRows, request)) {
+          if (table.add(row)) yield create(v1.WatchTableResponseSchema, { change: { case: "row", value: row } });
+        }
+        for (const value of table.endList()) {
+          yield create(v1.WatchTableResponseSchema, { change: { case: "removedStackRowId", value } });
+        }
+      }
+    } catch (error) {
+      const isDeleted = error instanceof FolioError && error.code === "NOT_FOUND" && isKnown;
+      if (!isDeleted) throw error;
+    }
   }
 }

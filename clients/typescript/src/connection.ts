@@ -3,6 +3,7 @@
 import { create, type DescService, type MessageInitShape } from "@bufbuild/protobuf";
 import { createClient, type Client as ServiceClient, type Transport } from "@connectrpc/connect";
 import type { Approver } from "./approvals.js";
+import { answerOf, mentionsOf, type Answer, type QuestionOptions } from "./assistant.js";
 import { errorOf, errorOfMessage, FolioError } from "./errors.js";
 import * as v1 from "./gen/v1.js";
 import { itemsOf, nextRequest, type Item, type Page, type PageRequest } from "./paging.js";
@@ -119,6 +120,14 @@ export class Connection<F> {
     return this.#turn(create(v1.ChatRequestSchema, { ...fields, text, requestId }), approve, { signal });
   }
 
+  /** Asks the assistant and returns its typed answer. */
+  async ask(question: string, options: QuestionOptions = {}): Promise<Answer> {
+    const { tagIds: _tags, collectionIds: _collections, ...fields } = options;
+    const turn = this.chat(question, { ...fields, profile: "assistant", mentions: mentionsOf(options) });
+    const completed = await turn.completed();
+    return answerOf(completed, turn.threadId, turn.turnId);
+  }
+
   /** Resumes a failed turn and returns its further events. */
   resume(turnId: string, approve?: Approver, options?: StreamOptions): Turn {
     return this.#turn(create(v1.ResumeTurnRequestSchema, { turnId }), approve, options);
@@ -162,12 +171,17 @@ export class Connection<F> {
   async *#watch<W extends WatchResponse>(open: Open<W>, watch: StreamOptions | undefined): AsyncGenerator<W, void> {
     const items = new WatchedItems<W>();
     const start = () => items.startStream();
-    for await (const change of rejoined(this.#policy, open, start, watch)) yield* items.apply(change);
+    for await (const change of this.rejoined(open, start, watch)) yield* items.apply(change);
+  }
+
+  /** Returns the messages of a stream that is opened again after a lost connection. `start` is called before each attempt. */
+  protected rejoined<T>(open: Open<T>, start?: () => void, watch?: StreamOptions): AsyncGenerator<T, void> {
+    return rejoined(this.#policy, open, start, watch);
   }
 
   /** Returns the states of a job until it has ended. */
   async *watchJob(jobId: string, watch?: StreamOptions): AsyncGenerator<v1.Job, void> {
-    for await (const { job } of rejoined(this.#policy, (options) => this.service(v1.JobService).watchJob({ jobId }, options), undefined, watch)) {
+    for await (const { job } of this.rejoined((options) => this.service(v1.JobService).watchJob({ jobId }, options), undefined, watch)) {
       if (job === undefined) continue;
       yield job;
       if (ENDED_JOBS.has(job.state)) return;
@@ -219,7 +233,8 @@ export function extractionOf(job: v1.Job): string {
   throw new FolioError("CANCELLED", "", `the job ${job.jobId} ended without an extraction`);
 }
 
-function present<T>(value: T | undefined): T {
+/** Returns the part of a response that the API guarantees. */
+export function present<T>(value: T | undefined): T {
   if (value === undefined) throw new FolioError("INTERNAL", "", "invalid response of the server: a required field is missing");
   return value;
 }

@@ -1,7 +1,8 @@
 // The exports of both platforms.
 export * as v1 from "./gen/v1.js";
 export { approvals, approveRequest, type Approval, type Approver, type Decision } from "./approvals.js";
-export type { Client } from "./client.js";
+export type { Answer, QuestionOptions } from "./assistant.js";
+export type { Client, FillOptions } from "./client.js";
 export type { BatchOptions, ChatOptions, Connection } from "./connection.js";
 export { errorOfMessage, FolioError, type ErrorCode, type FieldViolation } from "./errors.js";
 export type { Item, Page } from "./paging.js";

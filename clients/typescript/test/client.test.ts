@@ -20,6 +20,7 @@ const { conversation, document: documents, extraction, inbox, job: jobs, tag: ta
   job: v1.JobService.method,
   tag: v1.TagService.method,
 };
+const stacks = v1.StackService.method;
 
 /** Returns the first items of an iterator. */
 async function read<T>(items: AsyncIterable<T>, limit = 1_000): Promise<T[]> {
@@ -158,6 +159,20 @@ for (const platform of ["node", "web"] as const) {
       assert.equal(server.of("Chat").length, 1);
     });
 
+    test("a question has a typed answer", async () => {
+      const answerJson = '{"expression": "1+1", "result": 2}';
+      const value = create(v1.CompletedSchema, { text: "1+1 = 2", answerType: "CalculationResponse", answerJson });
+      const answered = event(2, { case: "completed", value });
+      server.scriptStream(conversation.chat, [started, answered], [started, completed(2, "a")]);
+      const answer = await client.ask("What is 1 + 1?", { tagIds: ["tag_1"], collectionIds: ["col_1"], model: "m" });
+      assert.deepEqual([answer.type, answer.value["result"], answer.text], ["CalculationResponse", 2, "1+1 = 2"]);
+      assert.deepEqual([answer.threadId, answer.turnId, answer.credits], ["thread", "turn", 0n]);
+      const [request] = server.of<v1.ChatRequest>("Chat");
+      assert.deepEqual([request?.profile, request?.text, request?.model], ["assistant", "What is 1 + 1?", "m"]);
+      assert.deepEqual(request?.mentions.map((mention) => mention.target.value), ["tag_1", "col_1"]);
+      await rejects(client.ask("What?", { threadId: "thread" }), "FAILED_PRECONDITION", "");
+    });
+
     test("a failed turn is resumed", async () => {
       const error = { code: "UNAVAILABLE", reason: "MODEL_TIMEOUT", message: "m" };
       const failed = event(2, { case: "failed", value: create(v1.FailedSchema, { error, retriable: true }) });
@@ -216,6 +231,33 @@ for (const platform of ["node", "web"] as const) {
       server.script(conversation.approve, refusal(Code.PermissionDenied, "POLICY_DENIED"));
       const turn = client.chat("hello", { ...chat, approve: () => "approve" });
       await rejects(read(turn), "PERMISSION_DENIED", "POLICY_DENIED");
+    });
+
+    test("a table is watched with its rows across streams", async () => {
+      const response = (change: v1.WatchTableResponse["change"]) => create(v1.WatchTableResponseSchema, { change });
+      const stack = response({ case: "stack", value: create(v1.StackSchema, { stackId: "stk_1", etag: "1" }) });
+      const row = (stackRowId: string, etag = "1") => create(v1.StackRowSchema, { stackRowId, etag });
+      const sent = (stackRowId: string, etag = "1") => response({ case: "row", value: row(stackRowId, etag) });
+      const deleted = refusal(Code.NotFound, "NOT_FOUND");
+      server.scriptStream(stacks.watchTable, [stack, sent("a", "2"), broken()], [stack], [deleted]);
+      const again = { rows: [row("a", "2"), row("c")] };
+      server.script(stacks.listStackRows, { rows: [row("a")], nextPageToken: "more" }, { rows: [row("b")] }, again);
+      const found = await read(client.watchTable("stk_1"));
+      const removed = response({ case: "removedStackRowId", value: "b" });
+      assert.deepEqual(found, [stack, sent("a"), sent("b"), sent("a", "2"), stack, sent("c"), removed]);
+      server.scriptStream(stacks.watchTable, [deleted]);
+      await rejects(read(client.watchTable("stk_1")), "NOT_FOUND", "NOT_FOUND");
+    });
+
+    test("a table is filled and exported", async () => {
+      server.script(stacks.fillStack, { job: { jobId: "job_1" } });
+      assert.equal((await client.fillStack("stk_1", { creditBudget: 5n })).jobId, "job_1");
+      const [request] = server.of<v1.FillStackRequest>("FillStack");
+      assert.ok(request?.creditBudget === 5n && request.requestId !== "");
+      const chunks = ["a,", "b"].map((text) => ({ chunk: new TextEncoder().encode(text) }));
+      server.scriptStream(stacks.exportTable, chunks);
+      const file = await client.exportTable("stk_1", v1.ExportFormat.CSV);
+      assert.equal(new TextDecoder().decode(file), "a,b");
     });
 
     test("a watch is opened again and reports what was removed meanwhile", async () => {

@@ -14,6 +14,7 @@ import { Rejoining, RetryPolicy, withRequestId } from "../src/retry.js";
 import { authorization, credential, parseAddress } from "../src/transport.js";
 import { TurnPosition } from "../src/turn_position.js";
 import { WatchedItems } from "../src/watched_items.js";
+import { WatchedTable } from "../src/watched_table.js";
 
 test("ids are random, also on a page that was loaded without TLS", () => {
   // Such a page has no `crypto.randomUUID`.
@@ -216,6 +217,28 @@ test("items that a new stream does not send are reported as removed", () => {
   assert.deepEqual(items.apply(item("b")), [item("b")]);
   assert.deepEqual(items.apply(caughtUp), [response({ case: "removedItemId", value: "a" }), caughtUp]);
   assert.deepEqual(items.apply(caughtUp), [caughtUp], "a keep-alive");
+});
+
+test("a table sends rows that are new or changed, and all rows after a change of its stack", () => {
+  const response = (change: v1.WatchTableResponse["change"]) => create(v1.WatchTableResponseSchema, { change });
+  const stack = (etag: string) => response({ case: "stack", value: create(v1.StackSchema, { etag }) });
+  const row = (stackRowId: string, etag = "1") => create(v1.StackRowSchema, { stackRowId, etag });
+  const table = new WatchedTable();
+  const listed = (...rows: v1.StackRow[]) => {
+    const sent = rows.filter((listedRow) => table.add(listedRow)).map(({ stackRowId }) => stackRowId);
+    return [sent, table.endList()];
+  };
+  table.startStream();
+  assert.ok(table.apply(stack("1")));
+  assert.deepEqual(listed(row("a"), row("b"), row("c")), [["a", "b", "c"], []]);
+  assert.ok(!table.apply(stack("1")), "a keep-alive");
+  assert.ok(!table.apply(response({ case: "row", value: row("b", "2") })));
+  assert.ok(!table.apply(response({ case: "removedStackRowId", value: "c" })));
+  table.startStream();
+  assert.ok(table.apply(stack("1")));
+  assert.deepEqual(listed(row("b", "2"), row("d")), [["d"], ["a"]]);
+  assert.ok(table.apply(stack("2")));
+  assert.deepEqual(listed(row("b", "2")), [["b"], ["d"]]);
 });
 
 test("the result of a job is its extraction or its error", () => {

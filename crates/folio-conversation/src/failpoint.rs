@@ -4,7 +4,8 @@
 //! entry), `audit`, `model`, `read`, `plan`, `write`, `recover`, `close`. Debug builds, which tests start as processes,
 //! contain failpoints. Release builds contain them only with the feature `failpoints`.
 //!
-//! The steps of jobs are further stages, which `folio-jobs` reaches through [`Failpoints::as_function`].
+//! The steps of jobs and of ingestions are further stages, which `folio-jobs` and `folio-knowledge` reach through
+//! [`Failpoints::as_function`].
 
 use std::sync::Arc;
 

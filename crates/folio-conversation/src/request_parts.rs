@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use folio_history::journal::{AnswerType, TurnNode, WorkingState};
+use folio_history::journal::{AnswerType, SUMMARY_ROUND, TurnNode, WorkingState};
 use folio_history::{History, TurnRecord};
 use folio_llm::Tools;
 use folio_tools::ProfileTools;
 use folio_types::profile::NodeKind;
 
 use crate::context::summary_message;
-use crate::turn::SUMMARY_ROUND;
 use crate::window::Window;
 
 /// The texts of a request.

@@ -13,6 +13,9 @@ use serde_json::Value;
 use crate::fold::{RoundRecord, TurnRecord};
 use crate::journal::{End, TurnOptions};
 
+/// Member of an answer with the passages of its sources, which the server adds.
+pub const PASSAGES: &str = "passages";
+
 /// A node as of the acceptance of its turn. Its instructions are those of the binary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnNode {
@@ -150,6 +153,16 @@ impl TurnRecord {
             let node = round.node.as_deref().filter(|node| node.kind == kind)?;
             Some((node, node.end.as_ref()?.answer.as_ref()?))
         })
+    }
+
+    /// Returns the node that gave the answer of the turn, with the answer without quotes of documents.
+    pub fn answer_without_passages(&self) -> Option<(&RoundNode, Value)> {
+        let (node, answer) = self.node_answer(NodeKind::Answer)?;
+        let mut answer = answer.clone();
+        if let Some(members) = answer.as_object_mut() {
+            members.remove(PASSAGES);
+        }
+        Some((node, answer))
     }
 
     /// Returns the end of a turn whose answer node has ended. From then on, nothing fails the turn. None: the turn has no such

@@ -4,12 +4,14 @@
 //! Old entries must stay readable after every change; the golden files of `folio-storage` test this.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 pub use crate::graph::{NodeEnd, RoundNode, TurnNode, TurnRoutes};
 pub use crate::task::{Group, GroupTask};
 pub use crate::turn_profile::{AnswerType, TurnProfile};
+use folio_resources::CollectionId;
 use folio_resources::policy::{ApprovalRequirement, Policy};
 use folio_types::Error;
 use folio_types::message::{FinishReason, Message, MessageImage, ThinkingBlock, Usage};
@@ -21,7 +23,7 @@ use folio_types::{
 
 /// `turn` is the number of the turn in its thread, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "entry")]
+#[serde(rename_all = "snake_case", tag = "entry", remote = "Self")]
 pub enum Entry {
     Accepted(Box<Accepted>),
     /// The model's answer, with the results of the calls that needed no intent.
@@ -40,10 +42,40 @@ pub enum Entry {
     /// The turn is ending with open intents or an open group: the next owner completes the end and runs no further call.
     Closing(Closing),
     Ended(Box<Ended>),
-    /// A summary of messages that left the window of the model.
+    /// A summary of messages that left the window of the model. Stored as an outcome of [`SUMMARY_ROUND`], which has no call: a
+    /// version without summaries finds no call for the outcome, and ignores it.
+    #[serde(skip)]
     Summary(Summary),
     /// Messages that precede the thread's turns: of a fork, or of the request for an ephemeral thread.
     Imported(Imported),
+}
+
+/// Number of the round of a summary, whose model call precedes the first round.
+pub const SUMMARY_ROUND: u32 = 0;
+
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Summary(summary) => {
+                let stored = summary.stored().map_err(S::Error::custom)?;
+                Self::serialize(&Self::Outcome(stored), serializer)
+            }
+            entry => Self::serialize(entry, serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entry = Self::deserialize(deserializer)?;
+        let summary = match &entry {
+            Self::Outcome(outcome) if outcome.result.round == SUMMARY_ROUND => {
+                serde_json::from_str(&outcome.result.content).ok()
+            }
+            _ => None,
+        };
+        Ok(summary.map_or(entry, Self::Summary))
+    }
 }
 
 impl Entry {
@@ -195,6 +227,7 @@ pub enum Mention {
     Schema(SchemaRevId),
     Prompt(PromptRevId),
     Tag(TagId),
+    Collection(CollectionId),
 }
 
 /// One model call and the tool calls that it requested.
@@ -475,7 +508,7 @@ pub enum End {
 /// it. A truncation to fewer messages drops it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The turn before whose first model call the summary was made.
+    /// The turn before whose first model call the summary was made. 0: a fork has copied the summary of its source.
     pub turn: u32,
     /// The first message that the summary before it does not contain, counted as in `Message.count` of the API, from 1.
     pub from: u32,
@@ -487,6 +520,22 @@ pub struct Summary {
     /// Usage of the model call.
     pub usage: Usage,
     pub at: Timestamp,
+}
+
+impl Summary {
+    /// Returns the stored form: an outcome whose content is the JSON of the summary.
+    fn stored(&self) -> serde_json::Result<Outcome> {
+        let result = CallResult {
+            round: SUMMARY_ROUND,
+            index: 0,
+            status: CallStatus::Ok,
+            content: serde_json::to_string(self)?,
+            change: WorkingChange::default(),
+            usage: Usage::default(),
+            at: Some(self.at),
+        };
+        Ok(Outcome { turn: self.turn, result })
+    }
 }
 
 /// Messages that precede the thread's turns. A long history is split into several such entries.

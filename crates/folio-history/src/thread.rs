@@ -232,7 +232,7 @@ pub struct NewThread {
     pub ephemeral: bool,
     /// None: the thread does not expire.
     pub expires_at: Option<Timestamp>,
-    /// `Imported` entries at the start of the thread.
+    /// `Imported` entries at the start of the thread, and the summary of their first messages, if a fork has copied one.
     pub imported: Vec<Entry>,
     /// Row of the request that creates the thread. A repeated request must have the same digest.
     pub request: Option<RequestRow>,

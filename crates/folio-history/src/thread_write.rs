@@ -165,8 +165,10 @@ pub fn decide(write: &ThreadWrite, sizes: Sizes, read: StoredState) -> Result<Wr
 }
 
 fn created(new: &NewThread, sizes: Sizes) -> Result<ThreadHeader> {
-    if new.imported.iter().any(|entry| !matches!(entry, Entry::Imported(_))) {
-        return Err(Error::internal("the import of a new thread contains an entry that is not an imported entry"));
+    if new.imported.iter().any(|entry| !matches!(entry, Entry::Imported(_) | Entry::Summary(_))) {
+        return Err(Error::internal(
+            "the import of a new thread contains an entry that is neither imported nor a summary",
+        ));
     }
     let JournalSize { entries, bytes } = sizes.imported;
     Ok(ThreadHeader { entries, bytes, ..new.header() })

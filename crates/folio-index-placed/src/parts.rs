@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use folio_index::{IndexedDocument, Passage};
+use folio_index::{IndexedDocument, Passage, UPSERT_BYTES};
 use folio_types::{Error, OrgId, Reason, Result};
 
 use crate::call::{Call, Part};
 
-/// Maximum bytes of encoded parts that wait for the last part of their upsert, of all organizations together.
-const STAGED_BYTES: usize = 512 * 1024 * 1024;
+/// Maximum bytes of the texts and vectors that wait for the last part of their upsert, of all organizations together. The largest
+/// upsert fits alone.
+const STAGED_BYTES: usize = UPSERT_BYTES;
 /// Maximum upserts whose last part is missing.
 const STAGED_MAX: usize = 16;
 /// Time after the last part of an upsert after which its parts are removed.
@@ -95,7 +96,7 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Adds a part. `bytes`: its encoded size. A repeated part has no effect.
+    /// Adds a part. `bytes`: the size of its texts and vectors. A repeated part has no effect.
     ///
     /// # Errors
     /// `OVERLOADED` if too many parts wait. `ABORTED` if an earlier part is missing: the caller sends all parts again.
@@ -206,6 +207,28 @@ mod tests {
                 assert_eq!(last, Call::Upsert { documents: documents.clone() }, "{most}");
                 assert_eq!((staged.upserts.len(), staged.bytes), (0, 0));
             }
+        }
+    }
+
+    #[test]
+    fn passages_with_the_longest_vectors_are_divided_within_the_bound_of_a_request() {
+        const REQUEST_BYTES: usize = 8 << 20;
+        let vector = |space: &str| Embedding { space: space.to_owned(), values: vec![-0.123_456_79; 8_192] };
+        let passage = |number| Passage {
+            number,
+            text: "\u{1}".repeat(1_000),
+            vectors: vec![vector("first"), vector("second")],
+            ..Passage::default()
+        };
+        let upsert = vec![IndexedDocument { passages: (0..200).map(passage).collect(), ..document("a", 0) }];
+        let bytes: usize = upsert.iter().map(IndexedDocument::bytes).sum();
+        assert!(bytes > REQUEST_BYTES, "{bytes}");
+        let parts = divide(upsert, REQUEST_BYTES / 10 * 9);
+        assert!(parts.len() > 1 && parts.len() < 2 * bytes / REQUEST_BYTES + 2, "{} parts", parts.len());
+        for (number, documents) in parts.into_iter().enumerate() {
+            let part = Part { upload: "u".to_owned(), number, documents };
+            let bytes = encode(&Call::Stage(part)).unwrap().len();
+            assert!(bytes <= REQUEST_BYTES, "{bytes}");
         }
     }
 

@@ -112,7 +112,8 @@ impl Collection {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let answer = self.client.call(kind, make).await;
+        // A call of tonic is large.
+        let answer = Box::pin(self.client.call(kind, make)).await;
         // The lock is not free if the call is a part of opening the collection.
         if let (Err(Failure::NoCollection), Ok(mut opened)) = (&answer, self.opened.try_lock()) {
             *opened = None;

@@ -13,7 +13,7 @@ const PASSAGES_MAX: usize = 20_000;
 /// Maximum size in bytes of the text of a passage, and of its context.
 const TEXT_BYTES: usize = 128 * 1024;
 /// Maximum size in bytes of all texts and vectors of an upsert.
-const UPSERT_BYTES: usize = 512 * 1024 * 1024;
+pub const UPSERT_BYTES: usize = 512 * 1024 * 1024;
 /// Maximum vectors of a passage: that of the embedding model in use, and that of its successor.
 const VECTORS_MAX: usize = 2;
 /// Maximum dimension of a vector: that of an embedding model in the settings of providers.
@@ -150,7 +150,8 @@ impl IndexedDocument {
         Ok(())
     }
 
-    fn bytes(&self) -> usize {
+    /// Returns the size in bytes of the texts and vectors of all passages.
+    pub fn bytes(&self) -> usize {
         let of_passage = |passage: &Passage| {
             let vectors = passage.vectors.iter().map(|vector| vector.values.len().saturating_mul(size_of::<f32>()));
             vectors.fold(passage.text.len().saturating_add(passage.context.len()), usize::saturating_add)

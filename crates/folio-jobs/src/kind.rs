@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use folio_history::job::{ItemRun, JobHeader, JobItem, Steps, WaitReason};
+use folio_types::limits::JOB_FAILURES_MAX;
 use folio_types::{Error, Principal, Reason, Result, Role};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -25,6 +26,14 @@ impl ItemTask {
     /// Returns the item when the attempt began.
     pub fn item(&self) -> Option<&JobItem> {
         self.job.items.get(self.job.index_of(self.run.item)?)
+    }
+
+    /// Returns true if the job does not attempt the item again after an error.
+    pub fn is_last_attempt(&self, error: &Error) -> bool {
+        let failures = self.item().map_or(0, |item| item.failures).saturating_add(1);
+        let is_last = !error.is_retriable() || failures >= JOB_FAILURES_MAX;
+        // The write of the attempt's failure is refused if the job is paused.
+        is_last && wait_reason(error).is_none() && error.reason != Reason::JobPaused
     }
 
     /// Returns the subject of the item.

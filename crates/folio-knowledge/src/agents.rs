@@ -17,15 +17,14 @@ use folio_history::command::ChatCommand;
 use folio_history::job::JobHeader;
 use folio_passages::Context;
 use folio_resources::{Document, SectionId, TextId, TextState};
-use folio_tools::ToolResources;
 use folio_tools::images::{DescribeCall, describe_images, stored_summaries};
 use folio_tools::ingestion::{
     ChunkOverrides, GeneratedChunks, IndexCall, NetworkJob, NetworkRun, PassageIngester, SummaryRun,
     document_summaries, summarize,
 };
+use folio_tools::{ToolResources, dictionary_entries};
 use folio_types::{Code, DocumentId, Error, Principal, Reason, Result, Role, ThreadId, UserId};
 
-use crate::dictionary::entries;
 use crate::ingest::{IngestRequest, Ingested, divide, ingest, ingest_chunks};
 use crate::knowledge::Knowledge;
 use crate::network::{IngestionRun, NetworkModes};
@@ -105,7 +104,7 @@ impl NetworkModes for Agents {
 
     async fn context(&self, knowledge: &Knowledge, run: &IngestionRun) -> Result<Context> {
         let Some(document) = ready(knowledge, run).await? else { return Ok(Context::default()) };
-        let dictionary = entries(&knowledge.stores, &document.org).await?;
+        let dictionary = dictionary_entries(&knowledge.stores, &document.org).await?;
         let user = worker(&run.principal, &document).user;
         let key = run.run.ledger_key(SUMMARIES_CALL);
         let of_document = SummaryRun { document: &document, user: &user, key, model: None, dictionary: &dictionary };

@@ -1,35 +1,13 @@
 //! Entries of the dictionary as context of the passages of a document.
 
 use folio_passages::{Block, DictionaryTerm, Section};
-use folio_resources::{DictionaryEntry, DictionaryEntryFilter, Provenance, relevant_entries};
-use folio_storage::Stores;
-use folio_types::limits::PAGE_SIZE_MAX;
-use folio_types::page::PageRequest;
-use folio_types::{OrgId, Result};
+use folio_resources::{DictionaryEntry, Provenance, relevant_entries};
+use folio_types::Result;
 
 /// Maximum entries of a document's context: the most frequent terms of its text.
 const RELEVANT_MAX: usize = 200;
-/// Maximum entries of a dictionary that are searched for in a document. The newest entries are searched first.
-const SEARCHED_MAX: usize = 10_000;
 /// Maximum bytes of the text of a document in which terms are searched.
 const TEXT_BYTES: usize = 16 * 1024 * 1024;
-
-/// Returns the entries of an organization, newest first.
-pub(crate) async fn entries(stores: &Stores, org: &OrgId) -> Result<Vec<DictionaryEntry>> {
-    let (store, filter) = (stores.of::<DictionaryEntry>(), DictionaryEntryFilter::default());
-    let mut request = PageRequest { size: PAGE_SIZE_MAX, ..PageRequest::default() };
-    let mut found = Vec::new();
-    loop {
-        let page = store.list(org, &filter, &request).await?;
-        found.extend(page.items);
-        match page.next {
-            Some(next) if found.len() < SEARCHED_MAX => request.token = Some(next),
-            _ => break,
-        }
-    }
-    found.truncate(SEARCHED_MAX);
-    Ok(found)
-}
 
 /// Returns the terms that occur in a document, the most frequent first.
 ///

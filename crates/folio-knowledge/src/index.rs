@@ -77,6 +77,13 @@ pub async fn remove_document(knowledge: &Knowledge, org: &OrgId, document: &Docu
     knowledge.index.delete_documents(org, std::slice::from_ref(document)).await.map(drop)
 }
 
+/// Removes everything that ingestions stored of a deleted document, also what an attempt stored after the clean-up of the
+/// deletion. Idempotent.
+pub(crate) async fn remove_deleted(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<()> {
+    knowledge.stores.remove_ingested(org, document).await?;
+    remove_document(knowledge, org, document).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,12 +16,13 @@ use folio_passages::{Chunk, ChunkOptions, Chunking, Context, Document as Source,
 use folio_resources::{Document, TextState};
 use folio_storage::PassagesWritten;
 use folio_storage::value::{PassageHead, ServingSpace, StoredPassage, StoredSegment};
+use folio_tools::dictionary_entries;
 use folio_tools::ingestion::{ChunkOverrides, GeneratedChunks};
 use folio_types::{Code, DocumentId, Environment, Error, OrgId, Reason, Result, Timestamp, UserId};
 use tokio::task::JoinError;
 
-use crate::dictionary::{entries, relevant_terms};
-use crate::index::{indexed, read_all, remove_document, size_name, stored_bytes, upsert};
+use crate::dictionary::relevant_terms;
+use crate::index::{indexed, read_all, remove_deleted, remove_document, size_name, stored_bytes, upsert};
 use crate::knowledge::Knowledge;
 use crate::language::Languages;
 use crate::links::{add_references, cross_references, resolve_links};
@@ -75,7 +76,8 @@ pub(crate) async fn ingest_chunks(
     let stores = &knowledge.stores;
     // Before the text is read, so that a later generation is one of the same text or of a later one.
     let live = knowledge.passages().head(&org, &id).await?;
-    let generation = new_generation(&*knowledge.resources.environment, live.as_ref());
+    let newest = knowledge.passages().newest_generation(&org, &id).await?;
+    let generation = new_generation(&*knowledge.resources.environment, newest);
     let found = stores.of::<Document>().get(&org, &id).await?;
     let reason = match &found {
         None => Some("the document was deleted".to_owned()),
@@ -92,8 +94,11 @@ pub(crate) async fn ingest_chunks(
     };
     let document = match (found, reason) {
         (Some(document), None) => document,
-        (_, reason) => {
-            remove_document(knowledge, &org, &id).await?;
+        (found, reason) => {
+            match found {
+                Some(_) => remove_document(knowledge, &org, &id).await?,
+                None => remove_deleted(knowledge, &org, &id).await?,
+            }
             return Ok(Ingested::Skipped(reason.unwrap_or_default()));
         }
     };
@@ -147,14 +152,14 @@ pub(crate) async fn ingest_chunks(
     embedded.map(|()| published)
 }
 
-/// Returns the number of a new generation, which is larger than that of the live one. Later attempts have larger numbers, and
-/// concurrent ones have different numbers.
-pub(crate) fn new_generation(environment: &dyn Environment, live: Option<&PassageHead>) -> u64 {
+/// Returns the number of a new generation. Later attempts have larger numbers, and concurrent ones have different numbers.
+/// `newest`: the largest number of the stored generations, of which each smaller one is removed when the new one is live.
+pub(crate) fn new_generation(environment: &dyn Environment, newest: Option<u64>) -> u64 {
     let milliseconds = u64::try_from(environment.now().as_millisecond()).unwrap_or(0);
     let random = environment.random() % (1 << RANDOM_BITS);
     let by_time = (milliseconds << RANDOM_BITS) | u64::try_from(random).unwrap_or(0);
-    // The clock of another node may be ahead.
-    by_time.max(live.map_or(0, |live| live.generation.saturating_add(1)))
+    // The clock of another node may be ahead, or may have been when a write was interrupted.
+    by_time.max(newest.map_or(0, |newest| newest.saturating_add(1)))
 }
 
 /// Makes a generation live, in the stores and in the index.
@@ -167,12 +172,14 @@ pub(crate) async fn publish(
 ) -> Result<Ingested> {
     let (org, id) = (&document.org, &document.id);
     let (store, documents) = (knowledge.passages(), knowledge.stores.of::<Document>());
+    knowledge.hit("passages:before").await;
     // The size is stored first, so that no passage is missing in the sum.
     let bytes = stored_bytes(&passages);
     documents.set_blob_bytes(org, id, &size_name(id), bytes, head.created_at).await?;
     if store.write(org, &head, &passages).await? == PassagesWritten::Superseded {
         return Ok(Ingested::Skipped("a later ingestion of the document has ended".to_owned()));
     }
+    knowledge.hit("passages:after").await;
     if let Some(target) = targets.iter().find(|target| head.space.as_ref() == Some(&target.space)) {
         let serving = ServingSpace { model: target.model.clone(), space: target.space.clone() };
         // The first vectors of an organization serve searches at once.
@@ -181,11 +188,12 @@ pub(crate) async fn publish(
         }
     }
     upsert(knowledge, org, vec![indexed(document, &head, passages)]).await?;
+    knowledge.hit("index:after").await;
     // The clean-up of a deletion may have been earlier than the writes.
     let current = documents.get(org, id).await?;
     match current {
         None => {
-            remove_document(knowledge, org, id).await?;
+            remove_deleted(knowledge, org, id).await?;
             Ok(Ingested::Skipped("the document was deleted".to_owned()))
         }
         Some(_) => Ok(Ingested::Live(head)),
@@ -227,7 +235,7 @@ pub(crate) async fn divide(
     let options = fitting(options, targets);
     let stores = &knowledge.stores;
     let sections = source::read(stores, &knowledge.resources.outlines, document).await?;
-    let entries = entries(stores, &document.org).await?;
+    let entries = dictionary_entries(stores, &document.org).await?;
     let mut source = Source {
         id: document.id.clone(),
         file_name: document.name.clone(),
@@ -306,14 +314,6 @@ mod tests {
         assert_ne!(first, new_generation(&environment, None));
         environment.advance(std::time::Duration::from_millis(1));
         assert!(new_generation(&environment, None) > first);
-        let live = PassageHead {
-            document: DocumentId::derive(&["a"]),
-            generation: u64::MAX - 1,
-            passages: 0,
-            space: None,
-            text_generation: Timestamp::UNIX_EPOCH,
-            created_at: Timestamp::UNIX_EPOCH,
-        };
-        assert_eq!(new_generation(&environment, Some(&live)), u64::MAX, "the clock of another node is ahead");
+        assert_eq!(new_generation(&environment, Some(u64::MAX - 1)), u64::MAX, "the clock of another node is ahead");
     }
 }

@@ -3,6 +3,7 @@
 //! A repeated attempt makes a later generation from the current text. Vectors of an earlier attempt are stored or cached, and each
 //! model call has a key of its attempt in the ledger, so that it is charged once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,12 +11,14 @@ use folio_history::job::{INGESTION_KIND, IngestionCause, IngestionInput, ItemSta
 use folio_jobs::{ItemTask, JobKind};
 use folio_passages::Context;
 use folio_resources::{Document, TextRecord};
-use folio_types::{DocumentId, Error, IngestionMode, OrgId, Reason, Result, Role, Timestamp};
+use folio_tools::item_budgets::{part_of_item, return_parts};
+use folio_types::{BudgetPart, DocumentId, Error, IngestionMode, OrgId, Reason, Result, Role, Timestamp};
 use serde_json::{Value, json};
 
+use crate::index::remove_deleted;
 use crate::ingest::{Ingested, ingest};
 use crate::knowledge::Knowledge;
-use crate::network::IngestionRun;
+use crate::network::{IngestionRun, NetworkModes};
 use crate::steward::{StewardRun, steward_run};
 
 /// Time after which a write that is not stored was refused or lost.
@@ -83,19 +86,56 @@ impl IngestionJobs {
         Self { knowledge, kind: TEXT_INGESTION_KIND }
     }
 
-    /// Returns the handle whose model calls the credit budget of a job pays.
-    fn paid(&self, task: &ItemTask) -> Knowledge {
+    /// Returns the handle whose model calls a part of a credit budget pays. None: no budget.
+    fn paid_from(&self, task: &ItemTask, part: Option<&BudgetPart>) -> Knowledge {
         let knowledge = self.knowledge.clone();
-        let Some(part) = task.job.budget_part() else { return knowledge };
-        let budget = knowledge.resources.budget(task.job.org(), part);
+        let Some(part) = part else { return knowledge };
+        let budget = knowledge.resources.budget(task.job.org(), part.clone());
         let resources = knowledge.resources.clone().paid_from(budget);
         knowledge.with_resources(resources)
     }
 
-    async fn run(&self, task: &ItemTask) -> Result<Ingested> {
-        let input: IngestionInput = task.job.read_input()?;
+    /// Returns the agents that an ingestion of this job runs. None: its mode has none.
+    fn agents(&self, job: &JobHeader) -> Result<Option<&Arc<dyn NetworkModes>>> {
+        let input: IngestionInput = job.read_input()?;
+        Ok(self.knowledge.network.as_ref().filter(|_| input.mode == IngestionMode::Agentic))
+    }
+
+    /// Returns the result of an attempt that failed. A document that was deleted meanwhile is skipped, and nothing of it remains.
+    async fn failed(&self, task: &ItemTask, error: Error) -> Result<Ingested> {
+        let (org, document): (&OrgId, DocumentId) = (&task.principal.org, task.subject()?.parse()?);
+        match self.knowledge.stores.of::<Document>().get(org, &document).await {
+            Ok(None) => {
+                if let Some(agents) = self.agents(&task.job)? {
+                    agents.end(&self.knowledge, &task.job, &document).await?;
+                }
+                remove_deleted(&self.knowledge, org, &document).await?;
+                Ok(Ingested::Skipped("the document was deleted".to_owned()))
+            }
+            // The first error is the cause.
+            Ok(Some(_)) | Err(_) => Err(error),
+        }
+    }
+
+    /// Runs an item in the mode `agentic`. The item has a part of the job's budget, because the agents of its run divide theirs
+    /// under names that are unique in the run only.
+    async fn run_agentic(&self, task: &ItemTask, input: &IngestionInput) -> Result<Ingested> {
+        let (resources, org) = (&self.knowledge.resources, task.job.org());
+        let part = part_of_item(resources, &task.job, task.run.item).await?;
+        let outcome = self.run(task, input, part.clone()).await;
+        // A turn that waits or is interrupted continues with its part, also outside of an attempt.
+        let is_attempted_again = outcome.as_ref().is_err_and(|error| !task.is_last_attempt(error));
+        let returned = match part.filter(|_| !is_attempted_again) {
+            Some(part) => resources.budget(org, part).take_back().await,
+            None => Ok(()),
+        };
+        outcome.and_then(|outcome| returned.map(|()| outcome))
+    }
+
+    /// `budget_part`: the part of a credit budget that pays for the item.
+    async fn run(&self, task: &ItemTask, input: &IngestionInput, budget_part: Option<BudgetPart>) -> Result<Ingested> {
         let document: DocumentId = task.subject()?.parse()?;
-        let knowledge = self.paid(task);
+        let knowledge = self.paid_from(task, budget_part.as_ref());
         if let Some(cause) = &input.cause {
             match wait_for_cause(&knowledge, (&task.principal.org, &document), cause).await? {
                 Decision::Run => {}
@@ -106,8 +146,7 @@ impl IngestionJobs {
                 }
             }
         }
-        let (principal, budget_part) = (task.principal.clone(), task.job.budget_part());
-        let run = IngestionRun { principal, document, run: task.run.clone(), budget_part };
+        let run = IngestionRun { principal: task.principal.clone(), document, run: task.run.clone(), budget_part };
         let unavailable = || {
             let mode = input.mode.as_str();
             Error::invalid_field("mode", format!("this server has no agents for the mode {mode}; use the mode index"))
@@ -161,7 +200,18 @@ impl JobKind for IngestionJobs {
     }
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
-        Ok(match self.run(&task).await? {
+        let input: IngestionInput = task.job.read_input()?;
+        let outcome = match input.mode {
+            IngestionMode::Agentic => self.run_agentic(&task, &input).await,
+            IngestionMode::Off | IngestionMode::Index | IngestionMode::Fast => {
+                self.run(&task, &input, task.job.budget_part()).await
+            }
+        };
+        let ingested = match outcome {
+            Ok(ingested) => ingested,
+            Err(error) => self.failed(&task, error).await?,
+        };
+        Ok(match ingested {
             Ingested::Live(head) => {
                 json!({ "passages": head.passages, "generation": head.generation.to_string(), "space": head.space })
             }
@@ -170,14 +220,12 @@ impl JobKind for IngestionJobs {
     }
 
     async fn end_job(&self, job: &JobHeader) -> Result<()> {
-        let input: IngestionInput = job.read_input()?;
-        let network = self.knowledge.network.as_ref().filter(|_| input.mode == IngestionMode::Agentic);
-        let Some(network) = network else { return Ok(()) };
+        let Some(agents) = self.agents(job)? else { return Ok(()) };
         // The attempt of a done item followed the turn to its end.
         for item in job.items.iter().filter(|item| item.state != ItemState::Done) {
-            network.end(&self.knowledge, job, &item.id.parse()?).await?;
+            agents.end(&self.knowledge, job, &item.id.parse()?).await?;
         }
-        Ok(())
+        return_parts(&self.knowledge.resources, job).await
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use folio_index::PassageIndex;
+use folio_jobs::Failpoint;
 use folio_passages::ChunkOptions;
 use folio_storage::value::ServingSpace;
 use folio_storage::{PassageStore, Stores};
@@ -26,6 +27,9 @@ pub struct Knowledge {
     pub tokenizers: Tokenizers,
     /// The agents of the modes `fast` and `agentic`. None: the process has none.
     pub network: Option<Arc<dyn NetworkModes>>,
+    /// Called by an ingestion before and after it stores passages (`passages:before`, `passages:after`), and after it writes them to
+    /// the index or requests a rebuild (`index:after`). None: there are no failpoints.
+    failpoint: Option<Failpoint>,
     /// Owned while an index is rebuilt, so that a process rebuilds one at a time.
     pub(crate) rebuilding: Arc<Mutex<()>>,
 }
@@ -40,6 +44,7 @@ impl Knowledge {
             chunks: ChunkOptions::default(),
             tokenizers: Tokenizers::default(),
             network: None,
+            failpoint: None,
             rebuilding: Arc::default(),
         }
     }
@@ -58,6 +63,18 @@ impl Knowledge {
     #[must_use]
     pub fn with_network(self, network: Arc<dyn NetworkModes>) -> Self {
         Self { network: Some(network), ..self }
+    }
+
+    #[must_use]
+    pub fn with_failpoint(self, failpoint: Option<Failpoint>) -> Self {
+        Self { failpoint, ..self }
+    }
+
+    /// Waits at the failpoint with a name.
+    pub(crate) async fn hit(&self, point: &str) {
+        if let Some(failpoint) = &self.failpoint {
+            failpoint(point).await;
+        }
     }
 
     pub fn passages(&self) -> PassageStore {

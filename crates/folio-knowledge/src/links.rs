@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use folio_passages::LINKED_DOCUMENT;
 use folio_resources::{Document, LinkCollector, LinkTarget, TextState, document_keys};
 use folio_storage::value::{DocumentLink, StoredPassage};
 use folio_tools::ToolResources;
 use folio_tools::links::{LinkStatus, resolve_all};
 use folio_types::{DocumentId, Error, OrgId, Result};
 
-/// The key of a cross-reference in the metadata of a passage.
-const LINKED_DOCUMENT: &str = "linked_document_id";
 /// Maximum number of cross-references of a passage.
 const REFERENCES_PER_PASSAGE: usize = 8;
 /// Number of pages of one read.

@@ -5,6 +5,7 @@
 //! | the index is missing, torn, of another version, or its rebuild has stopped | a job rebuilds it, otherwise the task |
 //! | the index contains a document without a live generation | removed from the index |
 //! | the index lacks a live generation, or contains an earlier one | added from the stores |
+//! | the stores contain a live generation of a deleted document | removed from the stores |
 //! | passages lack vectors of the chosen embedding model | a job computes them |
 //! | the organization was deleted | its index is removed |
 

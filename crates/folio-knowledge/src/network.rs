@@ -56,7 +56,8 @@ pub trait NetworkModes: Send + Sync {
     /// Those of [`Self::context`].
     async fn ingest(&self, knowledge: &Knowledge, run: &IngestionRun) -> Result<Ingested>;
 
-    /// Ends the work that an item of an ended job in the mode `agentic` left open. Idempotent. Default: no work is left open.
+    /// Ends the work in the mode `agentic` that attempts of an item left open, because the job has ended or the document was deleted.
+    /// Idempotent. Default: no work is left open.
     async fn end(&self, _knowledge: &Knowledge, _job: &JobHeader, _document: &DocumentId) -> Result<()> {
         Ok(())
     }

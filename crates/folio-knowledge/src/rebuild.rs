@@ -19,7 +19,7 @@ use folio_storage::{create_job, hint_job};
 use folio_types::{DocumentId, Error, JobId, OrgId, Principal, Reason, Result, Role, Timestamp, UserId};
 use serde_json::{Value, json};
 
-use crate::index::{indexed, read_all, upsert};
+use crate::index::{indexed, read_all, remove_deleted, upsert};
 use crate::knowledge::Knowledge;
 
 /// Number of heads of one read.
@@ -74,9 +74,12 @@ pub(crate) async fn index_stored(knowledge: &Knowledge, org: &OrgId, heads: &[Pa
     Ok(written + write(knowledge, org, &batch, documents).await?)
 }
 
-/// Returns a stored generation as input of the index. None: the document was deleted, or the generation was replaced.
+/// Returns a stored generation as input of the index. None: the generation was replaced, or the document was deleted. Its passages
+/// are removed then: a process may have stored them after the clean-up of the deletion, and died.
 async fn read_document(knowledge: &Knowledge, org: &OrgId, head: &PassageHead) -> Result<Option<IndexedDocument>> {
-    let Some(document) = knowledge.stores.of::<Document>().get(org, &head.document).await? else { return Ok(None) };
+    let Some(document) = knowledge.stores.of::<Document>().get(org, &head.document).await? else {
+        return remove_deleted(knowledge, org, &head.document).await.map(|()| None);
+    };
     let found = read_all(knowledge, org, head).await?;
     let is_complete = found.len() == usize::try_from(head.passages).unwrap_or(usize::MAX);
     Ok(is_complete.then(|| indexed(&document, head, found)))

@@ -4,22 +4,23 @@
 //! the former one. When every passage has a vector of the chosen model, searches use it.
 
 use async_trait::async_trait;
-use folio_history::job::{JobHeader, REEMBEDDING_KIND, Steps};
+use folio_history::job::{JobFilter, JobHeader, JobQueue, REEMBEDDING_KIND, Steps};
 use folio_jobs::{ItemTask, JobKind};
 use folio_resources::Document;
 use folio_storage::LISTED_HEADS_MAX;
 use folio_storage::value::{PassageHead, ServingSpace};
+use folio_types::page::PageRequest;
 use folio_types::{DocumentId, Error, JobId, OrgId, Reason, Result, Role};
 use serde_json::{Value, json};
 
-use crate::index::read_all;
+use crate::index::{read_all, remove_deleted};
 use crate::ingest::{new_generation, publish};
 use crate::knowledge::Knowledge;
 use crate::rebuild::create_maintenance_job;
 use crate::vectors::{Payer, Target, add_missing, common_space, targets};
 
-/// Seconds within which a job with the same vector space is created once.
-const REQUEST_SECONDS: i64 = 24 * 60 * 60;
+/// Seconds within which a job with the same vector space is created once, so that not each sweep calls a failing model.
+const REQUEST_SECONDS: i64 = 60 * 60;
 
 /// Returns the models whose vectors the passages of an organization receive.
 async fn targets_of(knowledge: &Knowledge, org: &OrgId) -> Result<Vec<Target>> {
@@ -35,7 +36,9 @@ async fn embed_document(
     targets: &[Target],
     (org, key): (&OrgId, String),
 ) -> Result<()> {
-    let Some(document) = knowledge.stores.of::<Document>().get(org, &live.document).await? else { return Ok(()) };
+    let Some(document) = knowledge.stores.of::<Document>().get(org, &live.document).await? else {
+        return remove_deleted(knowledge, org, &live.document).await;
+    };
     let mut passages = read_all(knowledge, org, live).await?;
     if passages.len() != usize::try_from(live.passages).unwrap_or(usize::MAX) {
         return Ok(());
@@ -47,8 +50,9 @@ async fn embed_document(
     let payer = Payer { org: org.clone(), user, key, document: id };
     add_missing(&knowledge.resources, &payer, targets, &mut passages).await?;
     let environment = &*knowledge.resources.environment;
+    let newest = knowledge.passages().newest_generation(org, &live.document).await?;
     let head = PassageHead {
-        generation: new_generation(environment, Some(live)),
+        generation: new_generation(environment, newest.max(Some(live.generation))),
         space: common_space(targets, &passages),
         created_at: environment.now(),
         ..live.clone()
@@ -95,12 +99,18 @@ pub(crate) async fn chosen_model(knowledge: &Knowledge, org: &OrgId) -> Result<O
     Ok(targets_of(knowledge, org).await?.into_iter().next())
 }
 
-/// Creates the job that computes vectors of the chosen embedding model. A day has one job for each model.
+/// Creates the job that computes vectors of the chosen embedding model, unless one is open. An hour has one job for each model.
 pub(crate) async fn request_reembedding(knowledge: &Knowledge, org: &OrgId, chosen: &Target) -> Result<()> {
+    let kind = Some(REEMBEDDING_KIND.to_owned());
+    let open = JobFilter { queue: JobQueue::Ingestions, is_open: Some(true), kind, ..JobFilter::default() };
+    // An open job computes vectors of the model that is chosen when an item begins.
+    if !knowledge.stores.jobs.list(org, &open, &PageRequest::default()).await?.items.is_empty() {
+        return Ok(());
+    }
     let items: Vec<String> =
         knowledge.passages().buckets(org).await?.into_iter().map(|bucket| format!("{bucket:02x}")).collect();
-    let day = knowledge.resources.environment.now().as_second().div_euclid(REQUEST_SECONDS).to_string();
-    let job = JobId::derive(&[org.as_str(), REEMBEDDING_KIND, &chosen.space, &day]);
+    let period = knowledge.resources.environment.now().as_second().div_euclid(REQUEST_SECONDS).to_string();
+    let job = JobId::derive(&[org.as_str(), REEMBEDDING_KIND, &chosen.space, &period]);
     let input = json!({ "model": chosen.model });
     create_maintenance_job(knowledge, (REEMBEDDING_KIND, job), input, org, items).await
 }

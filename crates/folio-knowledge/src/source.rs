@@ -130,7 +130,7 @@ fn range_of(table: &Table, words: &[Range<usize>]) -> Option<Range<usize>> {
     let is_narrow = table.rows.iter().all(|row| row.len() <= ROW_CELLS_MAX);
     let last = table.word.checked_add(table.words)?.checked_sub(1)?;
     let (first, last) = (words.get(table.word as usize)?, words.get(last as usize)?);
-    (is_complete && is_narrow).then(|| first.start..last.end)
+    (is_complete && is_narrow).then_some(first.start..last.end)
 }
 
 /// Adds the paragraphs in a part of a page, which blank lines separate.

@@ -24,7 +24,7 @@ use folio_resources::{
     DictionaryEntry, DictionaryEntryChange, DictionaryEntryId, Document, DocumentChange, Heading, NewDictionaryEntry,
     NewDocument, Organization, OrganizationChange, PageStructure, Provenance, Resource, TextState,
 };
-use folio_storage::value::PassageHead;
+use folio_storage::value::{PassageGeneration, PassageHead, encode};
 use folio_storage::{IngestUpdate, NewPage, SharedOptions, SharedStores, Stores, create_job};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::{Simulated, wait_for};
@@ -364,22 +364,42 @@ async fn passages_of_a_deleted_document_and_of_one_without_text_are_removed() {
         assert!(matches!(test.ingest(document).await.unwrap(), Ingested::Skipped(_)));
         assert_eq!(test.head(document).await, None);
     }
+    let links = test.stores().links();
+    assert!(links.keys(&test.org, &deleted).await.unwrap().is_empty(), "links cannot find a deleted document");
+    assert!(!links.keys(&test.org, &empty).await.unwrap().is_empty(), "links find a document without a text");
     assert!(test.found("pump").await.is_empty());
     assert!(test.knowledge.index.documents(&test.org, None, 10).await.unwrap().is_empty());
     remove_document(&test.knowledge, &test.org, &deleted).await.unwrap();
 }
 
 #[tokio::test]
+async fn a_generation_replaces_an_interrupted_one_of_a_node_whose_clock_was_ahead() {
+    let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    let interrupted = PassageGeneration { generation: u64::MAX - 9, passages: 1 };
+    let (group, key) = (format!("passage_generation/{document}"), format!("{:016x}", interrupted.generation));
+    let rows = &test.stores().rows;
+    rows.put(&test.org, &group, &key, encode(&interrupted).unwrap()).await.unwrap();
+    let head = test.ingested(&document).await;
+    assert_eq!(head.generation, interrupted.generation + 1);
+    assert_eq!(rows.list(&test.org, &group).await.unwrap().len(), 1, "the interrupted generation was removed");
+}
+
+#[tokio::test]
 async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain() {
     let test = Sandbox::new().await;
     let [lost, orphan] = [test.create("lost.md", TEXT).await, test.create("orphan.md", TEXT).await];
-    for document in [&lost, &orphan] {
+    let deleted = test.create("deleted.md", TEXT).await;
+    for document in [&lost, &orphan, &deleted] {
         test.ingested(document).await;
     }
     assert_eq!(test.state().await, IndexState::Ready);
     let index = &test.knowledge.index;
     index.delete_documents(&test.org, std::slice::from_ref(&lost)).await.unwrap();
     test.knowledge.passages().remove(&test.org, &orphan).await.unwrap();
+    // A process stored passages of a deleted document and died.
+    test.change::<Document>(&test.org, &deleted, Expected::Version(1), DocumentChange::Delete).await;
+    index.delete_documents(&test.org, std::slice::from_ref(&deleted)).await.unwrap();
     let other = OrgId::derive(&["deleted"]);
     index.begin_rebuild(&other).await.unwrap();
     index.finish_rebuild(&other).await.unwrap();
@@ -388,7 +408,8 @@ async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain()
         let listed = index.documents(&test.org, None, 10).await.unwrap();
         let documents: Vec<_> = listed.into_iter().map(|listed| listed.document).collect();
         let organizations = index.organizations().await.unwrap();
-        (documents == [lost.clone()] && organizations == [test.org.clone()]).then_some(())
+        let is_removed = test.head(&deleted).await.is_none();
+        (documents == [lost.clone()] && organizations == [test.org.clone()] && is_removed).then_some(())
     })
     .await;
     maintenance.stop(Duration::from_secs(5)).await;
@@ -483,6 +504,30 @@ async fn a_sweep_computes_vectors_of_the_chosen_model_by_a_job() {
         let indexed = listed.iter().find(|listed| listed.document == *document).unwrap();
         assert_eq!(indexed.generation, head.generation, "the index has the generation with both vectors");
     }
+}
+
+#[tokio::test]
+async fn a_document_without_vectors_receives_them_within_an_hour() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let jobs = test.start_jobs().await;
+    // Both are ingested while the model fails, and the second one after the job of the first hour has ended.
+    for (text, pause) in [(TEXT, Duration::ZERO), ("# Fans\n\nThe fan turns.", Duration::from_secs(60 * 60))] {
+        let document = test.create(&text[2..6], text).await;
+        *test.models.fails.lock().unwrap() = true;
+        assert!(test.ingest(&document).await.is_err());
+        assert_eq!(test.head(&document).await.unwrap().space, None);
+        *test.models.fails.lock().unwrap() = false;
+        test.environment.advance(pause);
+        let interval = Duration::from_millis(50);
+        let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+        wait_for("the vectors", Duration::from_secs(60), || async {
+            test.head(&document).await.filter(|head| head.space.as_deref() == Some("own/first/0"))
+        })
+        .await;
+        maintenance.stop(Duration::from_secs(5)).await;
+    }
+    jobs.stop().await;
 }
 
 #[tokio::test]

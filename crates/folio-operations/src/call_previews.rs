@@ -5,7 +5,7 @@
 
 use folio_resources::{Document, DocumentFilter, Extraction, Prompt, PromptFilter, Resource, Schema, Tag};
 use folio_tools::preview::{Preview, ValueChange};
-use folio_tools::{CallContext, ToolError, ToolKind};
+use folio_tools::{CallContext, DocumentScope, ToolError, ToolKind};
 use folio_types::access::Scope;
 use folio_types::op::Target;
 use folio_types::page::PageRequest;
@@ -128,13 +128,15 @@ impl Operation for PreviewToolCall {
         let Some(ToolKind::Write(tool)) = tools.get(&call.name).map(|tool| &tool.kind) else {
             return Ok(ToolCallPreview::without_effect(CallEffect::Unknown, None));
         };
+        let subject = options.subject(&header.documents);
         let call = CallContext {
             resources: context.preview_resources(),
             // A turn acts as its requester, at most with the role of a member.
             principal: Principal::new(org.clone(), record.accepted.user.clone(), Role::Member),
             call: call_id,
             epoch: header.epoch,
-            subject: options.subject(&header.documents),
+            scope: DocumentScope::of_turn(subject.as_ref(), &record.accepted.mentions),
+            subject,
             documents: header.documents,
             working: record.working.clone(),
             model: options.model.clone(),

@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::declaration::Declaration;
 use crate::documents::{Content, SERVICE, TEXT_BYTES, rendition};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, Listing, ScanRead, SortKeys, json_bytes};
+use crate::list::{ListPage, ListRequest, Listing, ScanRead, SortKeys, bad_token, json_bytes};
 use crate::operation::Operation;
 
 /// Number of pages whose elements are read together.
@@ -148,16 +148,17 @@ impl Operation for GetSection {
     }
 }
 
-/// The position of an element in a document: the page, and the number of the element on it from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The position of an element in a text of a document: the page, and the number of the element on it from 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct ElementPosition {
+    text: TextId,
     page: u32,
     number: u32,
 }
 
 impl fmt::Display for ElementPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.page, self.number)
+        write!(f, "{}.{}.{}", self.page, self.number, self.text)
     }
 }
 
@@ -165,9 +166,10 @@ impl FromStr for ElementPosition {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (page, number) = text.split_once('.').ok_or(())?;
+        let (page, rest) = text.split_once('.').ok_or(())?;
+        let (number, text) = rest.split_once('.').ok_or(())?;
         let [page, number] = [page, number].map(|part| part.parse().map_err(drop));
-        Ok(Self { page: page?, number: number? })
+        Ok(Self { text: text.parse().map_err(drop)?, page: page?, number: number? })
     }
 }
 
@@ -178,7 +180,7 @@ pub struct OnPage<T> {
     pub element: T,
 }
 
-/// Lists elements of the pages of a document in the order of the pages.
+/// Lists elements of the pages of a document in the order of the pages. The page tokens belong to the text of the document.
 async fn list_elements<T: Serialize + Clone + Send + Sync>(
     context: &Context,
     name: &str,
@@ -191,16 +193,21 @@ async fn list_elements<T: Serialize + Clone + Send + Sync>(
     let listing = Listing::new(request, &scope, SortKeys::Ascending("page"), Order::Oldest, limits::PAGE_SIZE_MAX)?;
     let (document, text) = ready(context, document_id).await?;
     let read = async |ScanRead { after, limit, .. }: ScanRead<ElementPosition>| {
-        let (mut found, mut next) = (Vec::new(), after.map_or(1, |after| after.page));
+        // A page of another text would repeat or omit elements.
+        if after.as_ref().is_some_and(|after| after.text != text) {
+            return Err(bad_token());
+        }
+        let (mut found, mut next) = (Vec::new(), after.as_ref().map_or(1, |after| after.page));
         while next <= document.pages && found.len() < limit {
             let count = PAGES_AT_ONCE.min(document.pages - next + 1);
             let pages = context.stores().texts.elements(&document.org, document.id.as_str(), next, count).await?;
             for page in pages {
                 let number_of_page = page.number;
                 for (number, element) in (0..).zip(of_page(page)) {
-                    let is_new = after.is_none_or(|after| (number_of_page, number) > (after.page, after.number));
+                    let is_new =
+                        after.as_ref().is_none_or(|after| (number_of_page, number) > (after.page, after.number));
                     if is_new && found.len() < limit {
-                        let position = ElementPosition { page: number_of_page, number };
+                        let position = ElementPosition { text: text.clone(), page: number_of_page, number };
                         found.push((position, Some(OnPage { page: number_of_page, element })));
                     }
                 }
@@ -321,9 +328,10 @@ mod tests {
 
     #[test]
     fn a_position_is_read_as_it_was_written() {
-        let position = ElementPosition { page: 12, number: 3 };
+        let text: TextId = format!("{}.5f", DocumentId::derive(&["a"])).parse().unwrap();
+        let position = ElementPosition { text, page: 12, number: 3 };
         assert_eq!(position.to_string().parse(), Ok(position));
-        for bad in ["", "1", "1.", "a.1", "1.2.3"] {
+        for bad in ["", "1", "1.", "a.1", "1.2", "1.2.3"] {
             assert!(bad.parse::<ElementPosition>().is_err(), "{bad}");
         }
     }

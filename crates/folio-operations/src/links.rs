@@ -12,9 +12,10 @@ use folio_tools::links::{LinkStatus, Resolution, resolve, resolve_all};
 use folio_types::access::Scope;
 use folio_types::op::Target;
 use folio_types::page::Order;
-use folio_types::{DocumentId, Error, OrgId, Result, Timestamp};
+use folio_types::{Digest, DocumentId, Error, OrgId, Result, Timestamp};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::context::Context;
 use crate::declaration::{Declaration, service};
@@ -90,10 +91,17 @@ impl Operation for ListDocumentLinks {
     async fn run(self, context: &Context) -> Result<Self::Output> {
         let status = status_filter(&self.list.filter)?;
         let (stores, org) = (context.stores(), &context.principal().org);
-        let scope = ["document links", org.as_str(), self.document_id.as_str()];
-        let listing = Listing::new(&self.list, &scope, SortKeys::Ascending("page"), Order::Oldest, LARGE_PAGE_MAX)?;
+        let listing = |request: &ListRequest, targets: &str| {
+            let scope = ["document links", org.as_str(), self.document_id.as_str(), targets];
+            Listing::new(request, &scope, SortKeys::Ascending("page"), Order::Oldest, LARGE_PAGE_MAX)
+        };
+        // A malformed request is refused whether the document exists or not.
+        listing(&ListRequest { page_token: String::new(), ..self.list.clone() }, "")?;
         let document: Document = context.find(&self.document_id).await?;
         let mut links = stores.links().links(org, &document.id).await?;
+        // A page token is a position among these targets.
+        let targets: Vec<_> = links.iter().map(|link| (link.page, &link.target)).collect();
+        let listing = listing(&self.list, Digest::of_json(&json!(targets)).as_str())?;
         let followed: Vec<FollowedLink> = stores.links().followed(org, &document.id).await?;
         let followed: Vec<FollowedLink> = followed.into_iter().filter(|link| link.from == document.id).collect();
         let resolved = |found: Vec<(DocumentLink, Resolution)>| -> Vec<ResolvedLink> {

@@ -400,7 +400,8 @@ fn open_token(token: &str, scope_digest: &str) -> Result<String> {
     }
 }
 
-fn bad_token() -> Error {
+/// Returns the error of a page token that is malformed, or belongs to another list.
+pub(crate) fn bad_token() -> Error {
     Error::invalid_field("page_token", "is malformed, or belongs to another list, filter or order")
         .with_reason(Reason::InvalidPageToken)
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use folio_export::{Spool, StackRecord, TableFormat};
 use folio_resources::{Column, Stack, StackRow, StackRowFilter, StackRowId};
+pub use folio_tools::stack::TableAnswer;
 use folio_tools::stack::{
-    Aggregate, AggregateFunction, AggregatedGroup, Aggregator, ConflictFinder, TableConflict, TableQuery, table_rows,
-    with_documents,
+    Aggregate, AggregateFunction, ConflictFinder, TableConflict, TableQuery, answer_table, table_rows, with_documents,
 };
 use folio_types::page::{Order, PageRequest};
 use folio_types::{Error, Result, StackId};
@@ -54,16 +54,6 @@ pub struct RequestedAggregate {
     pub column: Option<String>,
 }
 
-/// The answer to [`AskTable`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct TableAnswer {
-    pub groups: Vec<AggregatedGroup>,
-    /// The unit of each aggregate. None: the column has none, or the result is a number of rows.
-    pub units: Vec<Option<String>>,
-    /// Number of rows of the table.
-    pub rows: u64,
-}
-
 impl Operation for AskTable {
     const DECLARATION: Declaration = SERVICE.read("AskTable").long();
     type Output = TableAnswer;
@@ -78,24 +68,11 @@ impl Operation for AskTable {
             })?;
             aggregates.push(Aggregate { function, column });
         }
-        let unit = |aggregate: &Aggregate| {
-            let column = aggregate.column.as_deref().filter(|_| aggregate.function != AggregateFunction::Count)?;
-            stack.column(column).ok()?.definition.unit.clone()
-        };
-        let units = aggregates.iter().map(unit).collect();
-        let query = TableQuery { group_by: self.group_by, aggregates, approved_only: self.approved_only };
-        let mut aggregator = Aggregator::new(&stack, query)?;
+        let (group_by, approved_only) = (self.group_by, self.approved_only);
+        let query = TableQuery { group_by, aggregates, approved_only, ..TableQuery::default() };
         // The rows of the whole table are read.
         let _permit = context.sorted_list_permit().await?;
-        let (stores, org) = (context.stores().clone(), context.principal().org.clone());
-        let (mut pages, mut rows) = (table_rows(stores, org, stack.clone()), 0);
-        while let Some(page) = pages.try_next().await? {
-            for found in page {
-                rows += 1;
-                aggregator.add(&found.row)?;
-            }
-        }
-        Ok(TableAnswer { groups: aggregator.finish()?, units, rows })
+        answer_table(context.stores(), &context.principal().org, stack, query, |_| true).await
     }
 }
 

@@ -293,12 +293,19 @@ impl Operation for FillStack {
         let models = context.catalogue().await?;
         extraction::agent_model(&models, self.model.as_deref(), &[stack.model.as_deref()])?;
         let id = JobId::derive(&context.request.id_parts());
+        let input = StackFillInput { stack: stack.id.clone(), model: self.model, credit_budget, cause: None };
+        // An attempt that died before its outcome was recorded may have created the job, which has filled cells since.
+        if let Some(created) = stores.jobs.header(org, &id).await? {
+            return match created.kind == STACK_FILL_KIND && created.input == json!(input) {
+                true => JobView::read(context, created).await,
+                false => Err(Error::request_id_conflict()),
+            };
+        }
         check_not_filling(context, &stack.id, &id).await?;
         let documents = stack::unfilled(stores, org, &stack).await?;
         if documents.is_empty() {
             return Err(Error::precondition(Reason::NoExtraction, "no cell of the table is missing"));
         }
-        let input = StackFillInput { stack: stack.id, model: self.model, credit_budget, cause: None };
         let request = JobRequest {
             id,
             principal: context.principal().clone(),

@@ -14,7 +14,9 @@ use crate::units::units;
 
 /// Maximum chunks of a document.
 pub(crate) const CHUNKS_MAX: usize = 20_000;
-/// Keys of the pairs that each chunk has. Metadata of the document with such a key is omitted.
+/// The key of a pair that names a document to which the text of a passage refers. The ingestion adds these pairs.
+pub const LINKED_DOCUMENT: &str = "linked_document_id";
+/// Keys of the pairs of chunks. Metadata of the document with such a key is omitted.
 const SYSTEM_KEYS: &[&str] = &[
     "document_path",
     "file_name",
@@ -24,6 +26,7 @@ const SYSTEM_KEYS: &[&str] = &[
     "image_id",
     "image_page",
     "image_file_name",
+    LINKED_DOCUMENT,
 ];
 
 /// A part of the text of a chunk, and the characters of a page that it is from.

@@ -19,7 +19,7 @@ mod split;
 mod tokens;
 mod units;
 
-pub use chunk::{Chunk, Chunking, Segment, chunk_document, document_path};
+pub use chunk::{Chunk, Chunking, LINKED_DOCUMENT, Segment, chunk_document, document_path};
 pub use input::{Block, Context, DictionaryTerm, Document, ImageSummary, Section, Span, TableRow};
 pub use options::ChunkOptions;
 pub use tokens::{Counting, Estimate, FileTokenizer, TokenCounter};

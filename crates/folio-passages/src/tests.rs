@@ -215,7 +215,9 @@ fn context_beyond_the_padding_is_shortened_and_marked() {
 fn metadata_cannot_replace_the_pairs_of_a_chunk() {
     let mut document = document(vec![section("1", vec![paragraph(1, 0, "Text.")])]);
     document.metadata.insert("source_page".to_owned(), "99".to_owned());
+    document.metadata.insert(crate::LINKED_DOCUMENT.to_owned(), "other".to_owned());
     let found = chunks(&document, options(200, 0, 0));
+    assert!(!found[0].metadata_pairs.iter().any(|(key, _)| key == crate::LINKED_DOCUMENT));
     let pages: Vec<_> = found[0].metadata_pairs.iter().filter(|(key, _)| key == "source_page").collect();
     assert_eq!(pages, [&("source_page".to_owned(), "1".to_owned())]);
 }

@@ -105,6 +105,7 @@ fn encode_mention(mention: &Mention) -> v1::Mention {
         Mention::Schema(id) => Target::SchemaRevid(id.to_string()),
         Mention::Prompt(id) => Target::PromptRevid(id.to_string()),
         Mention::Tag(id) => Target::TagId(id.to_string()),
+        Mention::Collection(id) => Target::CollectionId(id.to_string()),
     };
     v1::Mention { target: Some(target) }
 }
@@ -126,6 +127,7 @@ fn parse_mentions(mentions: &[v1::Mention]) -> Result<Vec<Mention>> {
             Target::SchemaRevid(text) => Mention::Schema(fields::id(&field("schema_revid"), text)?),
             Target::PromptRevid(text) => Mention::Prompt(fields::id(&field("prompt_revid"), text)?),
             Target::TagId(text) => Mention::Tag(fields::id(&field("tag_id"), text)?),
+            Target::CollectionId(text) => Mention::Collection(fields::id(&field("collection_id"), text)?),
         })
     });
     parsed.collect()
@@ -210,7 +212,10 @@ mod tests {
         let in_thread = ChatCommand {
             profile: Some("document".into()),
             thread: Some(thread),
-            mentions: vec![Mention::Tag(folio_types::TagId::derive(&["a"]))],
+            mentions: vec![
+                Mention::Tag(folio_types::TagId::derive(&["a"])),
+                Mention::Collection(folio_resources::CollectionId::derive(&["a"])),
+            ],
             model: Some("m".into()),
             auto_approve: true,
             auto_approved_tools: vec!["create_tag".into()],

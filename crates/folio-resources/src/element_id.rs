@@ -93,6 +93,14 @@ impl fmt::Display for ImageId {
     }
 }
 
+impl FromStr for TextId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        parse_text(text).ok_or_else(|| malformed("a text id", text))
+    }
+}
+
 impl FromStr for SectionId {
     type Err = Error;
 

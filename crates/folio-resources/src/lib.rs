@@ -165,7 +165,7 @@ pub use webhook_endpoint::{
     ENDPOINTS_MAX, WebhookEndpoint, WebhookEndpointChange, WebhookEndpointFilter, WebhookEndpointId,
     check_endpoint_secret, check_endpoint_url, check_event_types,
 };
-pub use word_boxes::{BoundingBox, WordBoxes, words};
+pub use word_boxes::{BoundingBox, TextLine, WordBoxes, words};
 
 pub static KINDS: &[Kind] = &[
     Kind::of::<Document>(),

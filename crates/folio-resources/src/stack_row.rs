@@ -14,8 +14,8 @@
 
 use std::collections::BTreeMap;
 
-use folio_types::op::{OpResult, Write};
-use folio_types::{DocumentId, Error, OrgId, Reason, Result, StackId, Timestamp, UserId, plain_id};
+use folio_types::op::{OpKey, OpResult, Write};
+use folio_types::{DocumentId, Error, OrgId, Reason, Result, StackId, Timestamp, TurnId, UserId, plain_id};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -109,6 +109,9 @@ pub struct Cell {
     pub at: Timestamp,
     /// The revision of the column for which the value was written.
     pub revision: u32,
+    /// The turn in which an agent wrote the value. None: a person entered the value, or the cell was stored by a version without turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<CellDecision>,
     /// True if a person must decide, because the review rule did not approve the value.
@@ -169,6 +172,10 @@ impl Cell {
             by: write.by.clone(),
             at: write.at,
             revision: *revision,
+            turn: match &write.op {
+                OpKey::Call(call) => Some(call.turn.clone()),
+                OpKey::Request { .. } => None,
+            },
             decision,
             needs_review: rule.is_some() && !is_approved && value.is_some(),
         }
@@ -183,6 +190,7 @@ impl Cell {
             by: write.by.clone(),
             at: write.at,
             revision: edit.revision,
+            turn: None,
             decision: None,
             needs_review: false,
         }
@@ -269,7 +277,8 @@ pub enum StackRowChange {
         document: DocumentId,
     },
     /// Writes values of an agent, and creates a missing row. Protected cells do not change: the caller has checked them, and a person
-    /// may have changed a cell since. Cells of removed columns are removed.
+    /// may have changed a cell since. Neither do cells of a later revision of their column, which the caller has not read. Cells of
+    /// removed columns are removed.
     Fill {
         stack: StackId,
         document: DocumentId,
@@ -359,7 +368,8 @@ impl StackRow {
             let column = columns.iter().find(|column| column.number == new.column);
             let stored = row.cells.get(&new.column);
             let is_protected = stored.zip(column).is_some_and(|(cell, column)| cell.is_protected(column));
-            if !is_protected {
+            let is_newer = stored.is_some_and(|cell| cell.revision > new.revision);
+            if !is_protected && !is_newer {
                 row.cells.insert(new.column, Cell::filled(write, new, rule));
             }
         }

@@ -100,6 +100,27 @@ impl WordBoxes {
         let [left, top, right, bottom] = self.boxes.get(word)?.map(fraction_of);
         Some(BoundingBox { left, top, right, bottom })
     }
+
+    /// Returns the lines of the text with these boxes. Lines without words are left out.
+    pub fn lines(&self, text: &str) -> Vec<TextLine> {
+        let mut next = 0;
+        let line = |line: &str| {
+            let words = next..next + line.split_whitespace().count();
+            next = words.end;
+            let boxes = words.clone().filter_map(|word| self.fractions(word));
+            TextLine { area: boxes.reduce(BoundingBox::union), words }
+        };
+        text.lines().map(line).filter(|line| !line.words.is_empty()).collect()
+    }
+}
+
+/// A line of the text of a page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextLine {
+    /// The numbers of its words on the page, from 0.
+    pub words: Range<usize>,
+    /// The smallest rectangle around the boxes of its words, in fractions of the page (0 to 1). None: no word has a box.
+    pub area: Option<BoundingBox>,
 }
 
 /// Returns the words of a text with their byte ranges. Word `n` has box `n`.
@@ -172,6 +193,22 @@ mod tests {
     fn a_page_without_a_size_has_boxes() {
         let boxes = WordBoxes::new(0.0, f64::NAN, [BoundingBox::around([(1.0, 1.0)]), BoundingBox::around([])]);
         assert_eq!(boxes.len(), 2);
+    }
+
+    #[test]
+    fn a_line_has_the_rectangle_of_its_words() {
+        let word = |left: f64, top: f64| BoundingBox { left, top, right: left + 0.1, bottom: top + 0.1 };
+        let boxes = WordBoxes::new(1.0, 1.0, [word(0.0, 0.0), word(0.5, 0.0), word(0.0, 0.5)]);
+        let lines = boxes.lines("Total  12.50\n\n \nEUR without\nboth without\n");
+        let words: Vec<_> = lines.iter().map(|line| line.words.clone()).collect();
+        assert_eq!(words, [0..2, 2..4, 4..6]);
+        let first = lines[0].area.unwrap();
+        assert!(
+            first.left == 0.0 && (first.right - 0.6).abs() < 1e-4 && (first.bottom - 0.1).abs() < 1e-4,
+            "{first:?}"
+        );
+        assert_eq!((lines[1].area, lines[2].area), (boxes.fractions(2), None));
+        assert!(boxes.lines(" \n").is_empty());
     }
 
     #[test]

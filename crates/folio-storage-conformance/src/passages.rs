@@ -88,6 +88,7 @@ async fn generations(context: &Context) -> Outcome {
     let (store, org): (PassageStore, _) = (context.stores.passages(), &context.org);
     let first = document(context, "first");
     same!(store.head(org, &first).await?, None, "the head of a document without passages");
+    same!(store.newest_generation(org, &first).await?, None, "the generations of a document without passages");
     same!(write(context, &first, (5, MANY)).await?, PassagesWritten::Live, "a first generation");
     let numbers = [MANY - 1, 0, 600, MANY];
     let found = store.read(org, &first, 5, &numbers).await?;
@@ -112,6 +113,8 @@ async fn generations(context: &Context) -> Outcome {
     let interrupted = PassageGeneration { generation: 8, passages: 1 };
     let (group, key) = (format!("passage_generation/{first}"), format!("{:016x}", 8));
     context.stores.rows.put(org, &group, &key, folio_storage::value::encode(&interrupted)?).await?;
+    same!(store.newest_generation(org, &first).await?, Some(8), "the newest generation, which is not live");
+    same!(store.newest_generation(&context.other(), &first).await?, None, "a generation of another organization");
     same!(write(context, &first, (9, 1)).await?, PassagesWritten::Live, "a generation after an interrupted one");
     same!(stored(context, &first).await?, [9], "the stored generations after an interrupted one");
 

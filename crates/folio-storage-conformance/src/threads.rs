@@ -1,9 +1,9 @@
 //! Conformance suite of [`folio_storage::ThreadStore`], except the journals, which [`super::threads_append`] checks.
 
-use folio_history::journal::{Entry, Imported, WorkingState};
+use folio_history::journal::{Entry, Imported, Summary, WorkingState};
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::Schema;
-use folio_types::message::Message;
+use folio_types::message::{Message, Usage};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Digest, Incarnation, SchemaRevId, ThreadId, Timestamp, UserId};
 
@@ -40,7 +40,16 @@ async fn creation(context: &Context) -> Outcome {
         let messages = vec![Message::user(text.to_owned())];
         Entry::Imported(Imported { messages, working: working.clone(), position: None })
     };
-    let imported = vec![import("before", &WorkingState::default()), import("after", &working)];
+    let summary = Summary {
+        turn: 0,
+        from: 1,
+        to: 1,
+        messages: 1,
+        text: "They greeted.".to_owned(),
+        usage: Usage::default(),
+        at: Timestamp::UNIX_EPOCH,
+    };
+    let imported = vec![import("before", &WorkingState::default()), import("after", &working), Entry::Summary(summary)];
     let new = NewThread {
         imported: imported.clone(),
         title: "Talk".into(),
@@ -54,7 +63,7 @@ async fn creation(context: &Context) -> Outcome {
         (0, 0, 0, &None, &None),
         "a new thread"
     );
-    same!((made.entries, &made.working, made.title.as_str()), (2, &working, "Talk"), "a thread with a history");
+    same!((made.entries, &made.working, made.title.as_str()), (3, &working, "Talk"), "a thread with a history");
     let entries = store.entries(&context.org, &new.id, 0, 10).await?;
     same!(entries.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>(), imported, "the imported entries");
     let again = NewThread { title: "Other".into(), imported: vec![], ..new.clone() };

@@ -8,7 +8,7 @@
 //!
 //! The API uses [`rules`], [`path`], [`extraction`] and [`sections`] too. [`ingestion`] contains the steps and the tools that turn
 //! documents into passages. [`images`] has images of documents described by models. [`mcp`] contains the port to the MCP servers of
-//! organizations. [`policy`] evaluates the approval policy of the organization. [`links`] resolves links between documents. [`score`]
+//! organizations. [`item_budgets`] divides the credit budget of a job among its items. [`policy`] evaluates the approval policy of the organization. [`links`] resolves links between documents. [`score`]
 //! compares extracted values with expected ones, for evaluations. [`stack`] contains the tools, the aggregates and the jobs of tables
 //! over many documents.
 
@@ -26,6 +26,7 @@ pub mod graph;
 mod help;
 pub mod images;
 pub mod ingestion;
+pub mod item_budgets;
 pub mod links;
 pub mod mcp;
 mod models;
@@ -41,6 +42,7 @@ mod repair;
 pub mod retrieval;
 pub mod rules;
 mod schemas;
+mod scope;
 pub mod score;
 pub mod sections;
 mod spelling;
@@ -50,5 +52,7 @@ mod tags;
 pub mod tasks;
 mod tool;
 
+pub use dictionary::dictionary_entries;
 pub use registry::{CheckedCall, ProfileTools, Registry};
+pub use scope::DocumentScope;
 pub use tool::*;

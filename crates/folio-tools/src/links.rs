@@ -169,7 +169,7 @@ impl ReadCall for ResolveLink {
             None => Vec::new(),
         };
         // The text of the link may name the document, too.
-        let link = links.iter().find(|link| keys.first().is_some() && link.keys.first() == keys.first());
+        let link = links.iter().find(|link| !keys.is_empty() && link.keys.first() == keys.first());
         let found = resolve(stores, org, link.map_or(keys.as_slice(), |link| link.keys.as_slice())).await?;
         let followed = match (&from, self.follow) {
             (Some(from), true) => Some(follow(context, from, link, &found).await?),

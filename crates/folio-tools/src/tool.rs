@@ -24,6 +24,7 @@ use crate::ingestion::PassageIngester;
 use crate::mcp::McpServers;
 use crate::preview::Preview;
 use crate::retrieval::Retriever;
+use crate::scope::DocumentScope;
 use crate::sections::OutlineCache;
 pub use crate::spelling::Spellings;
 
@@ -92,6 +93,8 @@ pub struct CallContext {
     pub documents: Vec<DocumentId>,
     /// Resource that the turn is about. No argument of a call changes it. None: unknown (an old turn).
     pub subject: Option<Subject>,
+    /// Bounds the documents of a turn about the organization, in addition to those of the thread.
+    pub scope: DocumentScope,
     pub working: WorkingState,
     /// Model of the turn.
     pub model: String,

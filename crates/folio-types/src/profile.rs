@@ -67,7 +67,7 @@ named_enum! {
     pub enum AnswerCheck {
         /// `sources` are ids of documents that a call of `retrieve_documents` returned in the same turn.
         Sources = "sources",
-        /// `result` is the result of a successful call of `calculator` with the same `expression` in the same turn.
+        /// `result` is the value that a successful call of `calculator` or `ask_table` in the same turn has for `expression`.
         Calculated = "calculated",
     }
 }

@@ -109,6 +109,9 @@ pub(crate) enum Command {
     /// List, create and delete tags.
     #[command(subcommand)]
     Tag(crate::data::tag::Command),
+    /// List, show, create, change and delete collections: documents with the tags and metadata of a rule.
+    #[command(subcommand)]
+    Collection(crate::data::collection::Command),
     /// List, print, set, delete, import and export the terms of the dictionary, answer questions about terms, and propose entries.
     #[command(subcommand)]
     Dictionary(crate::data::dictionary::Command),

@@ -105,6 +105,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Prompt(command) => Box::pin(data::prompt::run(command)).await,
             Command::Organization(command) => Box::pin(data::organization::run(command)).await,
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
+            Command::Collection(command) => Box::pin(data::collection::run(command)).await,
             Command::Dictionary(command) => Box::pin(data::dictionary::run(command)).await,
             Command::Ask(ask) => Box::pin(data::ask::run(ask)).await,
             Command::Search(search) => Box::pin(data::search::run(search)).await,

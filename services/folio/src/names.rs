@@ -1,4 +1,4 @@
-//! Names of documents, schemas, prompts and tags on a command line.
+//! Names of documents, schemas, prompts, tags, collections and stacks on a command line.
 
 use anyhow::{Result, bail};
 use folio_proto::v1;
@@ -35,6 +35,7 @@ named! {
     Schema: schema_id,
     Prompt: prompt_id,
     Tag: tag_id,
+    Collection: collection_id,
     Stack: stack_id,
 }
 

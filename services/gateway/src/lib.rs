@@ -7,6 +7,7 @@
 
 mod access;
 mod access_cache;
+mod assistant_question;
 mod attempts;
 mod authenticator;
 mod call_shares;

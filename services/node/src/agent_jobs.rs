@@ -8,12 +8,11 @@ use folio_history::command::{ApproveAnswer, ApproveCommand, ChatCommand};
 use folio_history::event::Event;
 use folio_history::job::{ItemState, JobHeader, JobItem, JobState};
 use folio_history::peer::{EventStream, SharedPeer};
-use folio_jobs::{ItemTask, JobKind, wait_reason};
+use folio_jobs::{ItemTask, JobKind};
 use folio_knowledge::TurnDriver;
 use folio_resources::{Extraction, ExtractionState};
 use folio_storage::Stores;
 use folio_tools::extraction::{AGENT_JOB_KIND, AgentRunInput, RunEnd, end_run};
-use folio_types::limits::JOB_FAILURES_MAX;
 use folio_types::{Code, Environment, Error, ExtractionId, Principal, Reason, Result, Role, ThreadId, TurnId};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
@@ -95,7 +94,7 @@ impl AgentRuns {
             },
             Err(error) => error,
         };
-        if is_last_attempt(task, &error) {
+        if task.is_last_attempt(&error) {
             self.end(&task.principal, run, &error.message).await?;
         }
         Err(error)
@@ -159,14 +158,6 @@ impl TurnDriver for AgentRuns {
     async fn cancel(&self, principal: &Principal, thread: &ThreadId) -> Result<()> {
         Self::cancel(self, principal, thread).await
     }
-}
-
-/// Returns true if the job does not attempt the item again after an error.
-pub(crate) fn is_last_attempt(task: &ItemTask, error: &Error) -> bool {
-    let failures = task.item().map_or(0, |item| item.failures).saturating_add(1);
-    let is_last = !error.is_retriable() || failures >= JOB_FAILURES_MAX;
-    // The write of the attempt's failure is refused if the job is paused.
-    is_last && wait_reason(error).is_none() && error.reason != Reason::JobPaused
 }
 
 /// Returns the error of an attempt whose turn was interrupted. A turn that ends because the job is paused is resumed by the next
@@ -234,6 +225,8 @@ fn ignore_missing(ended: Result<()>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use folio_jobs::wait_reason;
+
     use super::*;
 
     #[test]

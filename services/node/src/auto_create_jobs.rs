@@ -15,7 +15,7 @@ use serde_json::Value;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-use crate::agent_jobs::{AgentRuns, failure, is_last_attempt};
+use crate::agent_jobs::{AgentRuns, failure};
 
 pub(crate) struct AutoCreateJobs {
     pub(crate) resources: ToolResources,
@@ -103,7 +103,7 @@ impl AutoCreateJobs {
             }
             AutoCreateStart::Run(run) => {
                 let ended = self.runs.drive(principal, run.message(input.run_budget)?).await;
-                if ended.as_ref().is_err_and(|error| is_last_attempt(&task, error)) {
+                if ended.as_ref().is_err_and(|error| task.is_last_attempt(error)) {
                     self.runs.cancel(principal, &run.thread).await?;
                 }
                 let ended = match ended {
@@ -114,7 +114,7 @@ impl AutoCreateJobs {
             }
         };
         if let Err(error) = &result
-            && is_last_attempt(&task, error)
+            && task.is_last_attempt(error)
         {
             // The outcome is a failed proposal, or the last extraction before the error.
             return self.end(principal, &run, error).await;

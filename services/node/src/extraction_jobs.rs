@@ -8,11 +8,11 @@ use folio_jobs::{ItemTask, JobKind};
 use folio_resources::Prompt;
 use folio_tools::ToolResources;
 use folio_tools::extraction::{ItemProgress, JOB_KIND, JobInput, agent_run_of_item, check_succeeded, run_job_item};
+use folio_tools::item_budgets::{part_of_item, return_parts};
 use folio_types::{BudgetPart, Result, Role};
 use serde_json::Value;
 
-use crate::agent_jobs::{AgentRuns, is_last_attempt};
-use crate::item_budgets::{part_of, return_parts};
+use crate::agent_jobs::AgentRuns;
 
 pub(crate) struct ExtractionJobs {
     pub(crate) resources: ToolResources,
@@ -30,7 +30,7 @@ impl ExtractionJobs {
             // Before the call succeeded, the job may not have received its part.
             check_succeeded(&self.resources, org, &job.id, &call).await?;
         }
-        part_of(&self.resources, task).await
+        part_of_item(&self.resources, job, task.run.item).await
     }
 
     /// Ends the runs of the agent for items that were attempted and are not done.
@@ -81,7 +81,7 @@ impl JobKind for ExtractionJobs {
             Err(error) => Err(error),
         };
         // The turn of a run that waits or is interrupted continues with the part, also outside of an attempt.
-        let is_attempted_again = outcome.as_ref().is_err_and(|error| !is_last_attempt(&task, error));
+        let is_attempted_again = outcome.as_ref().is_err_and(|error| !task.is_last_attempt(error));
         let returned = match budget.filter(|_| !is_attempted_again) {
             Some(budget) => budget.take_back().await,
             None => Ok(()),

@@ -9,7 +9,6 @@ mod agent_jobs;
 mod auto_create_jobs;
 mod document_images;
 mod extraction_jobs;
-mod item_budgets;
 mod node;
 mod owners;
 mod peer;

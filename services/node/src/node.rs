@@ -320,6 +320,7 @@ async fn start_jobs(
     if let Some(knowledge) = &parts.knowledge {
         let agents = Agents::new(Arc::clone(&agent) as Arc<dyn TurnDriver>);
         let knowledge = knowledge.clone().with_resources(resources.clone()).with_network(Arc::new(agents));
+        let knowledge = knowledge.with_failpoint(failpoint.clone());
         kinds.push(Arc::new(IngestionJobs::of_users(knowledge.clone())));
         kinds.push(Arc::new(IngestionJobs::of_writes(knowledge.clone())));
         kinds.push(Arc::new(IndexRebuilds(knowledge.clone())));

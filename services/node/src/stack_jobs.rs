@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use folio_history::job::{ItemState, JobHeader, STACK_FILL_KIND, STACK_PLAN_KIND, StackFillInput, StackPlanInput};
 use folio_jobs::{ItemTask, JobKind};
 use folio_tools::ToolResources;
+use folio_tools::item_budgets::{part_of_item, return_parts};
 use folio_tools::stack::{FillRun, FillStart, check_filled, plan_fill, start_fill};
-use folio_types::{DocumentId, Reason, Result, Role, StackId};
+use folio_types::{DocumentId, Error, Reason, Result, Role, StackId};
 use serde_json::Value;
 
-use crate::agent_jobs::{AgentRuns, is_last_attempt};
-use crate::item_budgets::{part_of, return_parts};
+use crate::agent_jobs::AgentRuns;
 
 /// Jobs whose items fill one row each.
 pub(crate) struct StackFillJobs {
@@ -31,7 +31,7 @@ impl JobKind for StackFillJobs {
     }
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
-        let part = part_of(&self.resources, &task).await?;
+        let part = part_of_item(&self.resources, &task.job, task.run.item).await?;
         let budget = part.clone().map(|part| self.resources.budget(&task.principal.org, part));
         let (document, input): (DocumentId, StackFillInput) = (task.subject()?.parse()?, task.job.read_input()?);
         let started = start_fill(&self.resources, &task.principal, &task.job.id, &document, &input, part).await;
@@ -41,7 +41,7 @@ impl JobKind for StackFillJobs {
             Err(error) => Err(error),
         };
         // A turn that waits or is interrupted continues with its part, also outside of an attempt.
-        let is_attempted_again = outcome.as_ref().is_err_and(|error| !is_last_attempt(&task, error));
+        let is_attempted_again = outcome.as_ref().is_err_and(|error| !task.is_last_attempt(error));
         let returned = match budget.filter(|_| !is_attempted_again) {
             Some(budget) => budget.take_back().await,
             None => Ok(()),
@@ -64,13 +64,19 @@ impl JobKind for StackFillJobs {
 impl StackFillJobs {
     /// Drives the turn of an item to its end, and returns the outcome of the item.
     async fn run(&self, task: &ItemTask, run: &FillRun) -> Result<Value> {
-        let ended = self.runs.drive(&task.principal, run.message()?).await;
-        if ended.as_ref().is_err_and(|error| is_last_attempt(task, error)) {
-            self.runs.cancel(&task.principal, &run.thread).await?;
-        }
-        let ended = ended?;
-        let reason = if ended.reason == Reason::NoExtraction { "the agent ended its turn" } else { &ended.message };
-        check_filled(&self.resources.stores, &task.principal.org, run, reason).await
+        let ended = match self.runs.drive(&task.principal, run.message()?).await {
+            Ok(ended) => match ended.reason {
+                Reason::NoExtraction => Error::precondition(Reason::NoExtraction, "the agent ended its turn"),
+                Reason::BudgetExhausted => Error::precondition(Reason::BudgetExhausted, ended.message),
+                _ => Error::precondition(Reason::NoExtraction, ended.message),
+            },
+            Err(error) if task.is_last_attempt(&error) => {
+                self.runs.cancel(&task.principal, &run.thread).await?;
+                error
+            }
+            Err(error) => return Err(error),
+        };
+        check_filled(&self.resources.stores, &task.principal.org, run, ended).await
     }
 }
 
@@ -91,6 +97,6 @@ impl JobKind for StackPlanJobs {
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
         let (stack, input): (StackId, StackPlanInput) = (task.subject()?.parse()?, task.job.read_input()?);
-        plan_fill(&self.resources, &task.principal, &task.job.id, &stack, &input).await
+        plan_fill(&self.resources, &task.principal, &stack, &input).await
     }
 }

@@ -5,6 +5,7 @@
 
 mod answers;
 mod audit;
+mod budgets;
 mod credit;
 mod effects;
 mod ends;
@@ -43,7 +44,7 @@ pub enum Invariant {
     EffectsOnce,
     /// Invariant 4: a call has no result or two results.
     Sendable,
-    /// Invariant 5: a wrong sum of credit, an overdrawn block, or a model call that was charged twice or not at all.
+    /// Invariant 5: a wrong sum of credit, an overdrawn block or budget, or a model call that was charged twice or not at all.
     Spend,
     /// Invariant 6: data of one tenant is visible to another.
     Tenants,
@@ -119,6 +120,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     orphans::check(evidence, &mut findings);
     proposals::check(evidence, &mut findings);
     evidence.accounts.iter().for_each(|account| credit::check(account, &mut findings));
+    budgets::check(evidence, &mut findings);
     if let Some(requests) = &evidence.model_requests {
         model_calls::check(requests, &evidence.accounts, &mut findings);
     }

@@ -7,6 +7,7 @@ services of the API. The attributes of a client, such as `client.tags`, are thes
 from . import v1
 from .aio import AsyncClient, AsyncTurn
 from .approvals import Approval, Approve, ApproveEdited, Decision, Leave, Reject
+from .assistant import Answer
 from .client import Client, Turn
 from .errors import (
     Aborted,
@@ -33,6 +34,7 @@ from .webhooks import InvalidSignature, WebhookEvent, verify_webhook
 __all__ = [
     "Aborted",
     "AlreadyExists",
+    "Answer",
     "Approval",
     "Approve",
     "ApproveEdited",

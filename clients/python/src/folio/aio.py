@@ -15,11 +15,13 @@ from google.protobuf.message import Message
 from . import v1
 from .aio_channel import AuthorizedAsyncChannel
 from .approvals import Approval, Decision, approvals, approve_request
+from .assistant import Answer, answer_of, question_request
 from .connection import OPTIONS, credential, parse_address
 from .errors import FolioError, NotFound
 from .jobs import ENDED_JOB_STATES, extraction_of
 from .paging import items_of, next_request
 from .retry import Rejoining, RetryPolicy
+from .tables import WatchedTable, list_request
 from .turns import TurnPosition, TurnRequest, chat_request, completed, is_closing, waiting_round
 from .uploads import Progress, Source, Upload
 from .watching import SETTLED_DOCUMENT_STATES, W, WatchedItems, WatchRequest
@@ -171,6 +173,28 @@ class AsyncClient:
         """Sends a message and returns the events of its turn; see `Client.chat`."""
         return AsyncTurn(self, chat_request(text, document_ids=document_ids, thread_id=thread_id, **fields), approve)
 
+    async def ask(
+        self,
+        question: str,
+        *,
+        document_ids: Sequence[str] = (),
+        tag_ids: Sequence[str] = (),
+        collection_ids: Sequence[str] = (),
+        thread_id: str = "",
+        **fields: Any,
+    ) -> Answer:
+        """Asks the assistant and returns its typed answer; see `Client.ask`."""
+        request = question_request(
+            question,
+            tag_ids=tag_ids,
+            collection_ids=collection_ids,
+            document_ids=document_ids,
+            thread_id=thread_id,
+            **fields,
+        )
+        turn = AsyncTurn(self, request, None)
+        return answer_of(await turn.completed(), turn.thread_id, turn.turn_id)
+
     def resume(self, turn_id: str, *, approve: AsyncApprover | None = None) -> AsyncTurn:
         """Resumes a failed turn and returns its further events."""
         return AsyncTurn(self, v1.ResumeTurnRequest(turn_id=turn_id), approve)
@@ -280,6 +304,47 @@ class AsyncClient:
             credit_budget=credit_budget,
         )
         return (await self.extractions.RunExtractions(request)).job
+
+    async def fill_stack(self, stack_id: str, *, model: str = "", credit_budget: int | None = None) -> v1.Job:
+        """Starts a job that fills the missing cells of a table; see `Client.fill_stack`."""
+        request = v1.FillStackRequest(stack_id=stack_id, model=model, credit_budget=credit_budget)
+        return (await self.stacks.FillStack(request)).job
+
+    async def export_table(
+        self, stack_id: str, format: v1.ExportFormat.ValueType, *, include_details: bool = False
+    ) -> bytes:
+        """Returns a table as a file, which is read into memory."""
+        request = v1.ExportTableRequest(stack_id=stack_id, format=format, include_details=include_details)
+        stream: Any = self.stacks.ExportTable(request)
+        return b"".join([part.chunk async for part in stream])
+
+    async def watch_table(self, stack_id: str) -> AsyncGenerator[v1.WatchTableResponse, None]:
+        """Returns the stack and its rows, and then each change; see `Client.watch_table`."""
+        table, rejoining, is_known = WatchedTable(), Rejoining(self._retry), False
+        while True:
+            table.start_stream()
+            has_progress, failure = False, None
+            stream: Any = self.stacks.WatchTable(v1.WatchTableRequest(stack_id=stack_id))
+            try:
+                async for change in stream:
+                    has_progress = is_known = True
+                    must_list = table.apply(change)
+                    yield change
+                    if not must_list:
+                        continue
+                    async with aclosing(self.iterate(self.stacks.ListStackRows, list_request(stack_id))) as rows:
+                        async for row in rows:
+                            if table.add(row):
+                                yield v1.WatchTableResponse(row=row)
+                    for removal in table.end_list():
+                        yield removal
+            except FolioError as error:
+                failure = error
+            finally:
+                stream.cancel()
+            if is_known and isinstance(failure, NotFound):
+                return
+            await asyncio.sleep(rejoining.delay(failure, has_progress))
 
     def _open(self, request: TurnRequest) -> Any:
         if isinstance(request, v1.ChatRequest):

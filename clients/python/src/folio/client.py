@@ -12,12 +12,14 @@ from google.protobuf.message import Message
 
 from . import v1
 from .approvals import Approval, Decision, approvals, approve_request
+from .assistant import Answer, answer_of, question_request
 from .channel import AuthorizedChannel
 from .connection import OPTIONS, credential, parse_address
 from .errors import FolioError, NotFound
 from .jobs import ENDED_JOB_STATES, extraction_of
 from .paging import items_of, next_request
 from .retry import Rejoining, RetryPolicy
+from .tables import WatchedTable, list_request
 from .turns import TurnPosition, TurnRequest, chat_request, completed, is_closing, waiting_round
 from .uploads import Progress, Source, Upload
 from .watching import SETTLED_DOCUMENT_STATES, W, WatchedItems, WatchRequest
@@ -177,6 +179,33 @@ class Client:
         """
         return Turn(self, chat_request(text, document_ids=document_ids, thread_id=thread_id, **fields), approve)
 
+    def ask(
+        self,
+        question: str,
+        *,
+        document_ids: Sequence[str] = (),
+        tag_ids: Sequence[str] = (),
+        collection_ids: Sequence[str] = (),
+        thread_id: str = "",
+        **fields: Any,
+    ) -> Answer:
+        """Asks the assistant and returns its typed answer.
+
+        `document_ids` or `thread_id`: the only documents of a new conversation, or the conversation to continue. `tag_ids`: only
+        documents with all of these tags. `collection_ids`: only documents in any of these collections. `fields`: further fields of
+        `v1.ChatRequest`, such as `model` or `credit_budget`.
+        """
+        request = question_request(
+            question,
+            tag_ids=tag_ids,
+            collection_ids=collection_ids,
+            document_ids=document_ids,
+            thread_id=thread_id,
+            **fields,
+        )
+        turn = Turn(self, request, None)
+        return answer_of(turn.completed(), turn.thread_id, turn.turn_id)
+
     def resume(self, turn_id: str, *, approve: Approver | None = None) -> Turn:
         """Resumes a failed turn and returns its further events."""
         return Turn(self, v1.ResumeTurnRequest(turn_id=turn_id), approve)
@@ -288,6 +317,45 @@ class Client:
             credit_budget=credit_budget,
         )
         return self.extractions.RunExtractions(request).job
+
+    def fill_stack(self, stack_id: str, *, model: str = "", credit_budget: int | None = None) -> v1.Job:
+        """Starts a job that fills the missing cells of a table. `wait_for_job` waits for the job."""
+        request = v1.FillStackRequest(stack_id=stack_id, model=model, credit_budget=credit_budget)
+        return self.stacks.FillStack(request).job
+
+    def export_table(self, stack_id: str, format: v1.ExportFormat.ValueType, *, include_details: bool = False) -> bytes:
+        """Returns a table as a file, which is read into memory."""
+        request = v1.ExportTableRequest(stack_id=stack_id, format=format, include_details=include_details)
+        return b"".join(part.chunk for part in self.stacks.ExportTable(request))
+
+    def watch_table(self, stack_id: str) -> Iterator[v1.WatchTableResponse]:
+        """Returns the stack and its rows, and then each change. Ends when the stack is deleted.
+
+        All rows are returned again after a change of the stack, and those that changed meanwhile after a lost connection.
+        """
+        table, rejoining, is_known = WatchedTable(), Rejoining(self._retry), False
+        while True:
+            table.start_stream()
+            has_progress, failure = False, None
+            stream: Any = self.stacks.WatchTable(v1.WatchTableRequest(stack_id=stack_id))
+            try:
+                for change in stream:
+                    has_progress = is_known = True
+                    must_list = table.apply(change)
+                    yield change
+                    if not must_list:
+                        continue
+                    for row in self.iterate(self.stacks.ListStackRows, list_request(stack_id)):
+                        if table.add(row):
+                            yield v1.WatchTableResponse(row=row)
+                    yield from table.end_list()
+            except FolioError as error:
+                failure = error
+            finally:
+                stream.cancel()
+            if is_known and isinstance(failure, NotFound):
+                return
+            time.sleep(rejoining.delay(failure, has_progress))
 
     def _open(self, request: TurnRequest) -> Any:
         if isinstance(request, v1.ChatRequest):

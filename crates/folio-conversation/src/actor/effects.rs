@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use folio_history::TurnRecord;
 use folio_history::event::Event;
-use folio_history::journal::{Entry, Intent, Mention};
+use folio_history::journal::{Entry, Intent, Mention, SUMMARY_ROUND};
 use folio_history::thread::Append;
 use folio_metering::{BudgetMeter, BudgetScope, OperationMeter, SharedMeter};
-use folio_tools::{CallContext, ToolResources};
+use folio_tools::{CallContext, DocumentScope, ToolResources};
 use folio_types::{BudgetPart, CallId, DocumentId, Principal, Role, TurnId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use crate::context::ContextLoader;
 use crate::current_access::{Requester, WaitedCall};
 use crate::request_parts::RequestParts;
 use crate::supervisor::StopReason;
-use crate::turn::{Command, Effect, ModelCall, SUMMARY_ROUND, ToolRun};
+use crate::turn::{Command, Effect, ModelCall, ToolRun};
 use crate::work::{ModelWork, TaskContext, ToolWork, UsageRecorder};
 
 impl State {
@@ -288,6 +288,7 @@ impl State {
         let spent = self.recorder_of(&run.call, &budget_parts)?;
         let loaded = self.loaded.as_ref()?;
         let record = loaded.machine.history().turn(run.call.turn.number)?;
+        let subject = record.accepted.options.subject(&loaded.machine.header().documents);
         let context = CallContext {
             resources: ToolResources { meter: spent.clone(), ..self.shared.resources() },
             // A turn acts as its requester, at most with the role of a member.
@@ -295,7 +296,8 @@ impl State {
             call: run.call.clone(),
             epoch: run.epoch,
             documents: loaded.machine.header().documents.clone(),
-            subject: record.accepted.options.subject(&loaded.machine.header().documents),
+            scope: DocumentScope::of_turn(subject.as_ref(), &record.accepted.mentions),
+            subject,
             working: record.working.clone(),
             model: record.accepted.options.model.clone(),
             // A job that the call creates is paid from the budget that contains that of the turn.

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use folio_history::journal::Mention;
-use folio_resources::{Document, Prompt, Revisioned, Schema, Tag, TextRecord, TextState};
+use folio_resources::{Collection, Document, Prompt, Resource, Revisioned, Schema, Tag, TextRecord, TextState};
 use folio_storage::Stores;
-use folio_types::{DocumentId, OrgId, Result, TagId, limits};
+use folio_types::{DocumentId, OrgId, Result, limits};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, try_join};
 use serde_json::Value;
 
@@ -160,11 +160,13 @@ impl ContextLoader {
             return Ok(Vec::new());
         }
         let (mut prompt_ids, mut schema_ids, mut tag_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut collection_ids = BTreeSet::new();
         for mention in &self.mentions {
             match mention {
                 Mention::Prompt(revid) => drop(prompt_ids.insert(revid.clone())),
                 Mention::Schema(revid) => drop(schema_ids.insert(revid.clone())),
                 Mention::Tag(id) => drop(tag_ids.insert(id.clone())),
+                Mention::Collection(id) => drop(collection_ids.insert(id.clone())),
             }
         }
         let prompts = self.revisions::<Prompt>(prompt_ids).await?;
@@ -173,10 +175,10 @@ impl ContextLoader {
         tag_ids.extend(prompts.values().flat_map(|prompt| prompt.tags.clone()));
         let schemas = self.revisions::<Schema>(schema_ids).await?;
         let schemas: HashMap<_, _> = schemas.into_iter().map(|schema| (schema.revid.clone(), schema)).collect();
-        let tag_ids: Vec<TagId> = tag_ids.into_iter().collect();
-        let tags =
-            if tag_ids.is_empty() { Vec::new() } else { self.stores.of::<Tag>().get_many(&self.org, &tag_ids).await? };
+        let tags = self.resources::<Tag>(tag_ids).await?;
         let tags: HashMap<_, _> = tags.into_iter().map(|tag| (tag.id.clone(), tag)).collect();
+        let collections = self.resources::<Collection>(collection_ids).await?;
+        let collections: HashMap<_, _> = collections.into_iter().map(|found| (found.id.clone(), found)).collect();
         let resolve = |mention: &Mention| match mention {
             Mention::Schema(revid) => schemas.get(revid).cloned().map(Artifact::Schema),
             Mention::Prompt(revid) => prompts.get(revid).map(|prompt| {
@@ -185,8 +187,14 @@ impl ContextLoader {
                 Artifact::Prompt(prompt.clone(), schema, tags)
             }),
             Mention::Tag(id) => tags.get(id).cloned().map(Artifact::Tag),
+            Mention::Collection(id) => collections.get(id).cloned().map(Artifact::Collection),
         };
         Ok(self.mentions.iter().map(|m| resolve(m).unwrap_or_else(|| Artifact::Missing(m.clone()))).collect())
+    }
+
+    async fn resources<R: Resource>(&self, ids: BTreeSet<R::Id>) -> Result<Vec<R>> {
+        let ids: Vec<_> = ids.into_iter().collect();
+        if ids.is_empty() { Ok(Vec::new()) } else { self.stores.of::<R>().get_many(&self.org, &ids).await }
     }
 
     async fn revisions<R: Revisioned>(&self, ids: BTreeSet<R::RevId>) -> Result<Vec<R::Revision>> {

@@ -1,7 +1,7 @@
 //! Sections about the resources that the user's message mentions.
 
 use folio_history::journal::Mention;
-use folio_resources::{PromptRevision, SchemaRevision, Tag};
+use folio_resources::{Collection, PromptRevision, SchemaRevision, Tag};
 use folio_types::limits;
 
 use super::text::{delimited, quoted, truncate_with_note};
@@ -14,6 +14,7 @@ pub(crate) enum Artifact {
     /// A prompt revision, its linked schema, and its tags.
     Prompt(PromptRevision, Option<SchemaRevision>, Vec<Tag>),
     Tag(Tag),
+    Collection(Collection),
     /// The resource does not exist or was deleted.
     Missing(Mention),
 }
@@ -51,11 +52,19 @@ fn write_one(out: &mut String, artifact: &Artifact, max: usize) {
                 delimited(out, "description", &truncate_with_note(description, max, "Description"));
             }
         }
+        Artifact::Collection(collection) => {
+            out.push_str(&format!("## Collection {}\n\n", collection.id));
+            out.push_str(&format!("name: {}\n", quoted(&collection.name)));
+            if let Some(description) = &collection.description {
+                delimited(out, "description", &truncate_with_note(description, max, "Description"));
+            }
+        }
         Artifact::Missing(mention) => {
             let (kind, id) = match mention {
                 Mention::Schema(id) => ("Schema", id.to_string()),
                 Mention::Prompt(id) => ("Prompt", id.to_string()),
                 Mention::Tag(id) => ("Tag", id.to_string()),
+                Mention::Collection(id) => ("Collection", id.to_string()),
             };
             out.push_str(&format!("## {kind} {id}\n\nNot found: it was deleted or never existed.\n"));
         }

@@ -46,7 +46,7 @@ async fn each_node_has_a_request_of_its_own_and_the_next_turn_has_the_memory() {
         assert!(request.system.contains(step) && request.system.contains("# Answer"), "{step}: {}", request.system);
     }
     let tools: Vec<usize> = requests.iter().map(|request| request.tools.len()).collect();
-    assert_eq!(tools, [0, 3, 3, 0]);
+    assert_eq!(tools, [0, 5, 5, 0]);
     assert!(matches!(requests[3].messages.as_slice(), [Message::User { .. }, Message::User { .. }]));
     let operations: Vec<String> = sandbox.usage().await.into_iter().map(|record| record.operation).collect();
     assert!(operations.iter().all(|operation| operation == ASSISTANT_PROFILE), "{operations:?}");
@@ -94,6 +94,32 @@ async fn a_thread_of_the_assistant_needs_no_document_and_may_name_some() {
     let events = sandbox.run(named).await;
     assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
     let header = sandbox.header(&events[0].turn.thread).await;
-    assert_eq!(header.documents, [sandbox.document.clone()]);
+    assert_eq!(header.documents, std::slice::from_ref(&sandbox.document));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn nodes_receive_the_summary_of_a_long_conversation() {
+    let sandbox = Sandbox::start().await;
+    let found = || say(&json!({ "question": "q", "answer": "a", "sources": [], "confidence": 1 }).to_string());
+    sandbox.models.then([classified("qa"), found(), remembered()]);
+    let events = sandbox.run(question("question 1")).await;
+    let thread = events[0].turn.thread.clone();
+    for number in 2..=15 {
+        sandbox.models.then([classified("qa"), found(), remembered()]);
+        sandbox.run(sandbox.chat_in(&thread, &format!("question {number}"))).await;
+    }
+    sandbox.models.then([say("They asked."), classified("qa"), found(), remembered()]);
+    let events = sandbox.run(sandbox.chat_in(&thread, "question 16")).await;
+    let EventKind::Completed { usage, .. } = closing(&events) else { panic!("{events:?}") };
+    assert_eq!(usage.model_calls, 4);
+    let requests = sandbox.models.requests();
+    let [.., summary, classify, answer, _] = requests.as_slice() else { panic!("{requests:?}") };
+    assert!(summary.system.starts_with("You summarize") && summary.tools.is_empty(), "{}", summary.system);
+    for request in [classify, answer] {
+        assert!(request.state.contains("They asked."), "{}", request.state);
+        let sent = format!("{:?}", request.messages);
+        assert!(!sent.contains("question 5") && sent.contains("question 6"), "{sent}");
+    }
     sandbox.finish().await;
 }

@@ -46,11 +46,34 @@ async fn a_long_conversation_continues_with_the_summary_of_its_beginning() {
     });
     assert_eq!(ranges.collect::<Vec<_>>(), [(1, 10)]);
 
+    // A fork has the summary without a call of its own.
+    let forked = sandbox.conversations.fork_thread(&sandbox.principal, fork(&thread, None)).await.unwrap();
+    let calls = sandbox.models.requests().len();
+    sandbox.models.then([say("Forked.")]);
+    sandbox.run(sandbox.chat_in(&forked.id, "continue")).await;
+    let requests = sandbox.models.requests();
+    assert_eq!(requests.len(), calls + 1);
+    assert!(requests.last().unwrap().state.contains("They counted"), "{}", requests.last().unwrap().state);
+
     // A truncation below the range drops the summary.
     sandbox.models.then([say("Short.")]);
     let truncated = ChatCommand { truncate_to_message_count: Some(4), ..sandbox.chat_in(&thread, "again") };
     sandbox.run(truncated).await;
     assert!(!sandbox.models.requests().last().unwrap().state.contains("They counted"));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_turn_with_a_credit_budget_spends_none_of_it_on_a_summary() {
+    let sandbox = Sandbox::start().await;
+    let thread = long_thread(&sandbox).await;
+    sandbox.models.then([say("Done.")]);
+    let limited = ChatCommand { credit_budget: Some(1_000), ..sandbox.chat_in(&thread, "continue") };
+    sandbox.run(limited).await;
+    assert_eq!(sandbox.models.requests().len(), TURNS + 1);
+    sandbox.models.then([say("They counted."), say("Done.")]);
+    sandbox.run(sandbox.chat_in(&thread, "again")).await;
+    assert_eq!(sandbox.models.requests().len(), TURNS + 3, "the next turn makes it");
     sandbox.finish().await;
 }
 

@@ -65,15 +65,15 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelCall {
     pub turn: TurnId,
-    /// Number of the round, from 1.
+    /// Number of the round, from 1. 0: the summary before the first round.
     pub round: u32,
     /// Number of the attempt at this round, from 1.
     pub attempt: u32,
     /// Epoch of the owner.
     pub epoch: u64,
     pub model: String,
-    /// Running time that the turn has left. At its end, the call fails with `RUNNING_TIME_EXCEEDED`. None: no
-    /// limit.
+    /// Running time that the turn has left, or the time of a summary. At its end, the call fails with
+    /// `RUNNING_TIME_EXCEEDED`. None: no limit.
     pub time_left: Option<Duration>,
 }
 

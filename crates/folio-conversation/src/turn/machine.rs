@@ -3,14 +3,13 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use folio_history::event::{Event, EventKind, RoundView, TurnView};
-use folio_history::journal::{CallResult, Decisions};
+use folio_history::journal::{CallResult, Decisions, SUMMARY_ROUND};
 use folio_history::thread::{Phase, ThreadHeader};
 use folio_history::{History, TurnRecord};
 use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId, limits};
 
 use super::append::SentAppend;
 use super::group::ReadChildren;
-use super::summary::SUMMARY_ROUND;
 use super::{Answer, Command, Effect, Ticket, progress};
 
 /// Maximum number of requests that wait for an append or the end of a turn.

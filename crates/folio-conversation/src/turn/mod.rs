@@ -37,7 +37,6 @@ pub use effect::{Answer, Effect, GroupRun, ModelCall, Patience, ToolRun};
 pub use end::is_open_row_over;
 pub use machine::{DEFERRED_MAX, Machine};
 pub(crate) use model::out_of_time;
-pub(crate) use summary::SUMMARY_ROUND;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use folio_history::event::EventKind;
-use folio_history::journal::{Access, Call, End, Entry, Round};
+use folio_history::journal::{Access, Call, End, Entry, Round, SUMMARY_ROUND};
 use folio_history::{RoundRecord, TurnRecord, json_bytes};
 use folio_resources::policy::{ApprovalRequirement, Ruling};
 use folio_tools::policy;
@@ -15,7 +15,6 @@ use serde_json::Value;
 use super::effect::ModelCall;
 use super::machine::{ActiveModelCall, State};
 use super::progress::{self, CallIdentity};
-use super::summary::SUMMARY_ROUND;
 use super::{CheckedCall, Delta, Effect, Machine, Reply, bounds, references};
 
 /// Beginning of the message by which a model corrects its answer.
@@ -30,7 +29,7 @@ impl Machine {
         if let Some(call) = record.accepted.options.direct_call.clone() {
             return self.direct_call(now, *call);
         }
-        if self.summarize() {
+        if self.summarize(now) {
             return;
         }
         let Some(record) = self.history.open() else { return };
@@ -71,11 +70,9 @@ impl Machine {
                 calling.thinking.push_str(&text);
                 EventKind::ThinkingDelta { text }
             }
+            Delta::Text(_) if is_json => return,
             Delta::Text(text) => {
                 calling.text.push_str(&text);
-                if is_json {
-                    return;
-                }
                 EventKind::TextDelta { text }
             }
         };
@@ -198,9 +195,10 @@ impl Machine {
         record.accepted.options.rounds_max.clamp(1, limits::ROUNDS_MAX)
     }
 
-    /// Ends a turn whose last permitted round requested calls. These calls do not run.
+    /// Ends a turn whose last permitted round requested calls, which do not run, or ended a node, whose event was sent.
     pub(super) fn end_at_max_rounds(&mut self, now: Timestamp) {
-        if let Some(finished) = self.history.open().and_then(TurnRecord::newest_round).map(round_finished_event) {
+        let newest = self.history.open().and_then(TurnRecord::newest_round);
+        if let Some(finished) = newest.filter(|round| round.node_end().is_none()).map(round_finished_event) {
             self.emit(finished);
         }
         self.end_at_limit(now, "(The maximum number of tool rounds was reached.)");

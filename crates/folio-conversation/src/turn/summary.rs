@@ -2,10 +2,12 @@
 //!
 //! The call has the round number 0. Its entry is appended before the first round. If the owner dies before, the next owner that
 //! continues the turn repeats the call under its epoch; else the next turn makes it, because the messages are still without a
-//! summary.
+//! summary. The call takes at most [`SUMMARY_TIME`] and half of the running time that the turn has left.
+
+use std::time::Duration;
 
 use folio_history::TurnRecord;
-use folio_history::journal::{Entry, Summary};
+use folio_history::journal::{Entry, SUMMARY_ROUND, Summary};
 use folio_types::message::Usage;
 use folio_types::{Timestamp, limits};
 
@@ -14,25 +16,31 @@ use super::effect::ModelCall;
 use super::machine::{ActiveModelCall, State};
 use super::{Effect, Machine, Reply};
 
-/// Number of the round of a summary.
-pub(crate) const SUMMARY_ROUND: u32 = 0;
+/// Time after which the turn continues without the summary.
+const SUMMARY_TIME: Duration = Duration::from_secs(60);
 
 impl Machine {
-    /// Starts the model call of a due summary. False: no summary is due.
-    pub(super) fn summarize(&mut self) -> bool {
+    /// Starts the model call of a due summary. False: no summary is due, or a credit budget pays for the turn. The budget pays for
+    /// the answer, which a summary could prevent.
+    pub(super) fn summarize(&mut self, now: Timestamp) -> bool {
         let Some(record) = self.history.open() else { return false };
         let is_first = record.rounds.is_empty() && self.summary_turn != Some(record.number());
-        if !record.accepted.options.summarizes || !is_first || self.history.due_summary().is_none() {
+        let (options, turn) = (&record.accepted.options, record.id(&self.header.id));
+        let has_budget = !options.budget_parts(self.header.budget_parts(), &turn).is_empty();
+        if !options.summarizes || !is_first || has_budget || self.history.due_summary().is_none() {
             return false;
         }
+        let limit = record.accepted.options.running_time();
+        let half = limit.map(|limit| limit.saturating_sub(record.running_time(now)) / 2);
+        let time_left = half.map_or(SUMMARY_TIME, |half| half.min(SUMMARY_TIME));
         let attempt = record.takeovers.saturating_add(1);
         let call = ModelCall {
-            turn: record.id(&self.header.id),
+            turn,
             round: SUMMARY_ROUND,
             attempt,
             epoch: self.header.epoch,
             model: record.accepted.options.model.clone(),
-            time_left: None,
+            time_left: Some(time_left),
         };
         self.summary_turn = Some(record.number());
         let (text, thinking) = Default::default();

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use folio_history::job::{EXTRACTION_KIND, JobState};
+use folio_history::job::{EXTRACTION_KIND, JobState, STACK_FILL_KIND};
 use folio_history::journal::{AnswerType, WorkingState};
 use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall, RequestImages, Tools};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
@@ -386,6 +386,7 @@ impl ModelWork {
 fn operation_of(job: Option<&str>) -> &'static str {
     match job {
         Some(EXTRACTION_KIND) => "batch",
+        Some(STACK_FILL_KIND) => "stack",
         Some(AGENT_JOB_KIND) => "extraction",
         _ => "chat",
     }
@@ -433,6 +434,7 @@ mod tests {
         for (job, expected) in [
             (None, "chat"),
             (Some(EXTRACTION_KIND), "batch"),
+            (Some(STACK_FILL_KIND), "stack"),
             (Some(AGENT_JOB_KIND), "extraction"),
             (Some("unknown"), "chat"),
         ] {

@@ -250,12 +250,7 @@ impl Removal {
 
     async fn document(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {
         self.stores.blobs.delete_document(org, id).await?;
-        self.stores.vector_cache().remove_document(org, id).await?;
-        self.stores.links().remove_document(org, id).await?;
-        self.stores.passages().remove(org, id).await?;
-        self.stores.summaries().remove_document(org, id).await?;
-        self.stores.chunk_sets().remove_document(org, id).await?;
-        self.stores.image_annotations().remove_document(org, id).await?;
+        self.stores.remove_ingested(org, id).await?;
         self.stack_rows(org, id, deleted).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_referrers(org, id.as_str(), expires).await

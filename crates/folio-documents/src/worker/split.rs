@@ -1,5 +1,7 @@
 //! Parts of a PDF, and its bookmarks, in the child process. lopdf reads and writes the files.
 
+mod resources;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -95,7 +97,7 @@ fn damaged(error: impl Display) -> String {
 }
 
 impl Source {
-    /// Returns a file with the pages and everything that they need. Links to other pages and form fields are removed.
+    /// Returns a file with the pages and the objects that they need. Links to other pages and form fields are removed.
     fn part(&self, first: u32, last: u32) -> Result<Vec<u8>, String> {
         let count = self.pages.len();
         if first == 0 || first > last || last as usize > count {
@@ -109,6 +111,7 @@ impl Source {
         let mut copy = PartCopy { source: self, pages: ids.iter().copied().collect(), pending: Vec::new(), part };
         for id in copy.pages.clone() {
             let mut page = self.page(id)?;
+            resources::reduce_page(&self.file, &mut page);
             page.set("Parent", Object::Reference(root));
             let mut page = Object::Dictionary(page);
             copy.keep_references(&mut page);
@@ -206,6 +209,9 @@ impl PartCopy<'_> {
             // A page that is not in the part would add its contents.
             if is_page_node(&object) {
                 object = Object::Null;
+            }
+            if let Object::Stream(stream) = &mut object {
+                resources::reduce_stream(&self.source.file, stream);
             }
             self.keep_references(&mut object);
             self.part.objects.insert(id, object);

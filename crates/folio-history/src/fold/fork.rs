@@ -4,6 +4,7 @@ use super::History;
 use super::messages::grouped;
 use super::position::with_positions;
 use super::sanitize::sanitize;
+use super::summary::CopiedSummary;
 use crate::journal::{Entry, Imported, WorkingState};
 use folio_types::Result;
 use folio_types::limits;
@@ -26,7 +27,8 @@ impl History {
     ///
     /// A fork is bounded by [`limits::FORK_BYTES`] and [`limits::FORK_TURNS`]: it contains the newest part that fits,
     /// after a message that states the omission. Calls keep their results. A message that does not fit into an entry is
-    /// visibly truncated.
+    /// visibly truncated. The newest summary of copied messages is copied, too, because a summary of the fork would contain only
+    /// the newest messages before its window.
     ///
     /// # Errors
     /// `TOO_LARGE` if a working state alone fills an entry; no stored working state is that large.
@@ -37,8 +39,9 @@ impl History {
     /// Like [`History::fork`], with another maximum size.
     pub(super) fn fork_within(&self, count: Option<u32>, fork_bytes: usize) -> Result<Vec<Entry>> {
         let slots = count.map_or_else(|| self.slots.clone(), |count| self.slots_with_first(count));
+        let mut summary = self.summary_of_fork(count);
         let mut newest_first: Vec<Entry> = Vec::new();
-        let (mut bytes, mut turns) = (FRAME_BYTES, 0usize);
+        let (mut bytes, mut turns) = (FRAME_BYTES + summary.bytes(), 0usize);
         for (at, slot) in slots.iter().enumerate().rev() {
             let working = self.working_after(*slot);
             let bytes_max = bytes_max(&working);
@@ -51,16 +54,25 @@ impl History {
                 if bytes > fork_bytes || turns > limits::FORK_TURNS {
                     let before = if newest_first.len() == copied { Some(at) } else { at.checked_sub(1) };
                     let before = before.and_then(|at| slots.get(at)).map(|slot| self.working_after(*slot));
-                    newest_first.push(omission_entry(&before.unwrap_or_default()));
-                    newest_first.reverse();
-                    return Ok(with_positions(newest_first));
+                    let omission = omission_entry(&before.unwrap_or_default());
+                    summary.add(0, &omission);
+                    newest_first.push(omission);
+                    return Ok(fork_entries(newest_first, summary));
                 }
+                summary.add(at, &entry);
                 newest_first.push(entry);
             }
         }
-        newest_first.reverse();
-        Ok(with_positions(newest_first))
+        Ok(fork_entries(newest_first, summary))
     }
+}
+
+/// Returns the entries of a fork in order: its messages, and then the summary of the first ones.
+fn fork_entries(mut newest_first: Vec<Entry>, summary: CopiedSummary) -> Vec<Entry> {
+    newest_first.reverse();
+    let mut entries = with_positions(newest_first);
+    entries.extend(summary.into_entry());
+    entries
 }
 
 /// Returns the bytes that an entry with this working state can use for messages.

@@ -128,10 +128,12 @@ fn apply_end(view: &mut TurnView, ended: &Ended) {
 }
 
 impl RoundRecord {
+    /// The JSON of an answer that a node had to correct is not shown, as its deltas were not sent.
     pub fn view(&self, turn: TurnId) -> RoundView {
+        let is_shown = self.node.is_none() || self.correction.is_none();
         RoundView {
             round: self.round,
-            text: self.text.clone(),
+            text: if is_shown { self.text.clone() } else { String::new() },
             thinking: thinking_text(&self.thinking),
             calls: self.calls.iter().map(|call| call.view(turn.clone(), self.round)).collect(),
             results: self.calls.iter().filter_map(|call| call.result_view(turn.clone(), self.round)).collect(),

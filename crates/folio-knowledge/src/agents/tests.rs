@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use folio_history::job::{ItemRun, JobLimits};
+use folio_history::job::{ItemRun, ItemState, JobLimits, NewJob};
 use folio_history::journal::WorkingState;
 use folio_index::{EmbeddedIndex, EmbeddedOptions, Filter, Search};
+use folio_jobs::{ItemTask, JobKind as _};
 use folio_llm::{
     Catalogue, EmbeddingRequest, Embeddings, ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models,
     RerankRequest, Reranking,
@@ -19,15 +20,17 @@ use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::Simulated;
 use folio_tools::ingestion::NoPassages;
 use folio_tools::sections::OutlineCache;
-use folio_tools::{CallContext, Registry, ToolError, ToolKind};
+use folio_tools::{CallContext, DocumentScope, Registry, ToolError, ToolKind};
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write, WriteOutcome};
-use folio_types::{BlobId, CallId, Digest, Environment as _, JobId, OrgId, TurnId};
+use folio_types::{BlobId, BudgetUse, CallId, Digest, Environment as _, JobId, OrgId, TurnId};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use super::*;
+use crate::IngestionJobs;
 use crate::index::{read_all, remove_document};
 
 /// Returns the summary of a part, by its title.
@@ -143,6 +146,7 @@ impl TurnDriver for ScriptedAgents {
             epoch: 1,
             documents: header.documents,
             subject: header.subject,
+            scope: DocumentScope::default(),
             working: WorkingState::default(),
             model: "rule".to_owned(),
             budget_part: None,
@@ -314,7 +318,7 @@ async fn a_run_that_ends_before_the_index_has_failed_and_an_ended_job_cancels_it
     let error = test.agents.ingest(&test.knowledge, &test.run).await.unwrap_err();
     assert!(error.reason == Reason::ModelFailed && !error.is_retriable(), "{error:?}");
     assert!(test.passages().await.0.is_empty());
-    let new = folio_history::job::NewJob {
+    let new = NewJob {
         id: test.run.run.job.clone(),
         principal: test.run.principal.clone(),
         kind: "ingestion".to_owned(),
@@ -328,6 +332,40 @@ async fn a_run_that_ends_before_the_index_has_failed_and_an_ended_job_cancels_it
     test.agents.end(&test.knowledge, &job, &DocumentId::derive(&["other"])).await.unwrap();
     let run = NetworkRun::of(test.org(), &test.run.document, &test.run.run.job);
     assert_eq!(*test.driver.cancelled.lock().unwrap(), [run.thread]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_run_of_a_job_is_paid_from_a_part_of_its_own() {
+    let test = Fixture::new(false, true).await;
+    let user = UserId::derive(&["user"]);
+    let new = NewJob {
+        id: test.run.run.job.clone(),
+        principal: Principal::new(test.org().clone(), user, Role::Member),
+        kind: "ingestion".to_owned(),
+        input: json!({ "mode": "agentic", "credit_budget": 1_000 }),
+        items: vec![test.run.document.to_string(), DocumentId::derive(&["other"]).to_string()],
+        running_max: Duration::from_secs(60),
+        at: test.environment.now(),
+    };
+    let mut job = new.header().unwrap();
+    (job.items[0].state, job.items[0].attempt) = (ItemState::Running, 1);
+    let task = ItemTask {
+        principal: job.principal.clone(),
+        run: job.run_of(0).unwrap(),
+        steps: watch::Sender::new(None),
+        record: watch::Sender::new(None),
+        job: job.clone(),
+    };
+    let agents = Agents::new(Arc::clone(&test.driver) as Arc<dyn TurnDriver>);
+    let jobs = IngestionJobs::of_users(test.knowledge.clone().with_network(Arc::new(agents)));
+    jobs.run_item(task).await.unwrap();
+    let (stores, run) = (&test.knowledge.stores, NetworkRun::of(test.org(), &test.run.document, &job.id));
+    let header = stores.threads.header(test.org(), &run.thread).await.unwrap().unwrap();
+    let (whole, part) = (job.budget_part().unwrap(), job.budget_part().unwrap().child(1));
+    assert_eq!(header.budget_part, Some(part.clone()), "names of the tasks of two runs may be equal");
+    let budgets = stores.budgets();
+    assert_eq!(budgets.use_of(test.org(), &part).await.unwrap(), None, "the part has returned");
+    assert_eq!(budgets.use_of(test.org(), &whole).await.unwrap(), Some(BudgetUse::unused(1_000)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,5 @@
 use folio_types::op::Expected;
+use folio_types::{CallId, ThreadId};
 use serde_json::json;
 
 use super::*;
@@ -65,6 +66,17 @@ fn state(row: &StackRow) -> CellState {
 }
 
 #[test]
+fn a_cell_names_the_turn_that_wrote_it_until_a_person_edits_it() {
+    let turn = TurnId::new(ThreadId::derive(&["row"]), 1);
+    let change = fill(vec![cell(Some(json!(5)), 0.9, false)], total(), None);
+    let write = Write { op: OpKey::Call(CallId::new(turn.clone(), 2, 1)), ..write(change) };
+    let plan = StackRow::apply(&StackRowId::of(&stack(), &document().id), &write, None).unwrap();
+    let row = plan.after.unwrap();
+    assert_eq!(row.cells[&1].turn, Some(turn));
+    assert_eq!(edit(&row, Some(json!(6))).cells[&1].turn, None);
+}
+
+#[test]
 fn the_stored_format_is_that_of_the_golden_file() {
     let rule = CellRule { min_confidence: 0.8, requires_citation: true };
     let new = vec![cell(Some(json!(957.5)), 0.9, true), FilledCell { column: 2, ..cell(None, 0.5, false) }];
@@ -113,6 +125,16 @@ fn an_agent_replaces_no_value_of_a_person() {
     }
     let text = Column { revision: 2, ..column(1, "total", ColumnType::Text) };
     assert_eq!(again(&edit(&row, Some(json!(958))), text), Some(json!(1)), "the value has another type");
+}
+
+#[test]
+fn a_late_value_for_an_earlier_revision_replaces_no_newer_one() {
+    let changed = Column { revision: 2, ..total() };
+    let newer = FilledCell { revision: 2, ..cell(Some(json!(2)), 0.9, false) };
+    let row = after(fill(vec![newer], changed.clone(), None), Some(&filled(json!(957)))).unwrap();
+    let late = after(fill(vec![cell(Some(json!(1)), 0.9, false)], total(), None), Some(&row)).unwrap();
+    assert_eq!((late.cells[&1].value.clone(), late.version), (Some(json!(2)), row.version));
+    assert!(!late.is_missing(&changed));
 }
 
 #[test]

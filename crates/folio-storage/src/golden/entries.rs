@@ -1,7 +1,7 @@
 //! Golden samples of journal entries.
 
 use super::*;
-use folio_resources::{Document, Resource as _, Schema};
+use folio_resources::{CollectionId, Document, Resource as _, Schema};
 
 pub(super) fn entries() -> Vec<Sample> {
     let call = Call {
@@ -135,6 +135,7 @@ pub(super) fn entries() -> Vec<Sample> {
         sample("summary", Entry::Summary(summary())),
         sample("round_of_node", Entry::Round(Box::new(node_round()))),
         sample("accepted_with_graph", Entry::Accepted(Box::new(accepted_with_graph()))),
+        sample("accepted_with_collection", Entry::Accepted(Box::new(accepted_with_collection()))),
         sample("imported", Entry::Imported(Imported { messages: messages(), working: working(), position: None })),
         sample(
             "accepted_with_position",
@@ -225,6 +226,10 @@ fn accepted_with_profile() -> Accepted {
         graph: [].into(),
     };
     Accepted { options: TurnOptions { profile: Some(profile), ..accepted.options.clone() }, ..accepted }
+}
+
+fn accepted_with_collection() -> Accepted {
+    Accepted { mentions: vec![Mention::Collection(CollectionId::derive(&["golden"]))], ..accepted() }
 }
 
 fn accepted_with_graph() -> Accepted {

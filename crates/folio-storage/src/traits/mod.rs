@@ -36,6 +36,7 @@ mod vectors;
 use std::sync::Arc;
 
 use folio_resources::Resource;
+use folio_types::{DocumentId, OrgId, Result};
 
 pub use access::{AccessStore, MEMBERS_MAX, quota_exceeded};
 pub use accounts::{AccountStore, USER_ORGANIZATIONS_MAX};
@@ -149,6 +150,17 @@ impl Stores {
 
     pub fn vector_cache(&self) -> VectorCache {
         VectorCache::new(Arc::clone(&self.rows))
+    }
+
+    /// Removes everything that ingestions stored of a deleted document, except the count of its bytes. Idempotent. The caller
+    /// removes it again once no process ingests the document.
+    pub async fn remove_ingested(&self, org: &OrgId, document: &DocumentId) -> Result<()> {
+        self.vector_cache().remove_document(org, document).await?;
+        self.links().remove_document(org, document).await?;
+        self.passages().remove(org, document).await?;
+        self.summaries().remove_document(org, document).await?;
+        self.chunk_sets().remove_document(org, document).await?;
+        self.image_annotations().remove_document(org, document).await
     }
 }
 

@@ -135,6 +135,14 @@ impl PassageStore {
         Ok(documents.iter().map(|document| heads.get(document).cloned()).collect())
     }
 
+    /// Returns the largest number of the stored generations of a document, also of those that are not live: writes in progress,
+    /// and writes that were interrupted before their head. None: the document has no generation.
+    pub async fn newest_generation(&self, org: &OrgId, document: &DocumentId) -> Result<Option<u64>> {
+        let rows = self.0.list(org, &group_of_generations(document)).await?;
+        let numbers = rows.iter().map(|row| Ok(decode::<PassageGeneration>(row)?.generation));
+        Ok(numbers.collect::<Result<Vec<u64>>>()?.into_iter().max())
+    }
+
     /// Makes a generation of passages live, unless the document has a later one, and removes all earlier generations.
     /// Idempotent. `passages`: all passages of the document, in order.
     ///

@@ -1,6 +1,7 @@
 //! Tools for the dictionary of the organization.
 
 mod lookup;
+mod relevant;
 mod run_bounds;
 mod suggest;
 mod upsert;
@@ -11,6 +12,8 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use crate::document_text;
 use crate::tool::{CallContext, Tool, ToolError};
+pub use relevant::dictionary_entries;
+pub(crate) use relevant::relevant;
 
 /// The tool that writes. An entry takes effect on all documents, so that of the runs without a person only those of the ingestion
 /// network have it, within the bounds of [`run_bounds`].

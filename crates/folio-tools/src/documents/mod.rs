@@ -12,6 +12,7 @@ use folio_types::profile::Subject;
 
 use crate::arguments::{self, Argument, optional};
 use crate::call::delete_tool;
+use crate::scope::ReadableDocuments;
 use crate::subject::{ToolResource, find, find_by_argument, id_of_argument};
 use crate::tool::{CallContext, Tool, ToolError};
 
@@ -60,7 +61,8 @@ fn document_id() -> Argument {
     optional("document_id", arguments::text(description)).or_empty()
 }
 
-/// Returns a document that a call reads. A run of the ingestion network reads its document, and those to which it followed links.
+/// Returns a document that a call reads. A run of the ingestion network reads its document, and those to which it followed links. A
+/// turn about the organization reads the documents of its thread and its scope.
 pub(crate) async fn find_to_read(context: &CallContext, id: &DocumentId) -> Result<Document, ToolError> {
     let (stores, org) = (&context.resources.stores, &context.principal.org);
     let root = Document::reachable(context).filter(|ids| !ids.contains(id)).and_then(<[DocumentId]>::first);
@@ -70,7 +72,14 @@ pub(crate) async fn find_to_read(context: &CallContext, id: &DocumentId) -> Resu
     {
         return Ok(document);
     }
-    find(context, id).await
+    let document = find::<Document>(context, id).await?;
+    if !ReadableDocuments::of(context).await?.contains(&document) {
+        let text = format!(
+            "document_id {id} is not a document of this conversation. Call retrieve_documents to find its documents."
+        );
+        return Err(ToolError::ForModel(text));
+    }
+    Ok(document)
 }
 
 /// Returns the document that an argument names, or that of the conversation, for a call that reads it.

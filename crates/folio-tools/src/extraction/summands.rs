@@ -6,17 +6,19 @@
 use std::ops::Range;
 
 use folio_types::notation::Style;
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
 
 /// Maximum number of lines with an amount of a page that are examined. Cost: the square of it.
 const LINES_MAX: usize = 300;
 /// Maximum number of amounts between the subtotal and the total: taxes, shipping, a discount.
 const ADDED_MAX: usize = 3;
 /// Maximum amount in cents.
-const CENTS_MAX: f64 = 1e12;
+const CENTS_MAX: i64 = 1_000_000_000_000;
 
 /// Returns the words of each line that is an item, from 0 on the page.
 pub(super) fn item_lines(text: &str, style: Style) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
+    let mut found: Vec<Range<usize>> = Vec::new();
     for is_grouped in [false, true] {
         let mut column: Vec<(Range<usize>, i64)> = Vec::new();
         let mut word = 0;
@@ -30,7 +32,11 @@ pub(super) fn item_lines(text: &str, style: Style) -> Vec<Range<usize>> {
         }
         let amounts: Vec<i64> = column.iter().map(|(_, cents)| *cents).collect();
         let items = summands(&amounts);
-        found.extend(column.into_iter().zip(items).filter(|(_, is_item)| *is_item).map(|((range, _), _)| range));
+        for ((range, _), _) in column.into_iter().zip(items).filter(|(_, is_item)| *is_item) {
+            if !found.contains(&range) {
+                found.push(range);
+            }
+        }
     }
     found
 }
@@ -53,10 +59,9 @@ fn last_amount(words: &[&str], style: Style, is_grouped: bool) -> Option<i64> {
             amount = format!("{before} {amount}");
         }
     }
-    let number = style.number(&amount)?.as_f64()?;
-    let cents = (number * 100.0).round();
-    // The bound makes the conversion exact.
-    (cents.abs() <= CENTS_MAX).then_some(cents as i64)
+    let amount = Decimal::from_str_exact(&style.number(&amount)?.to_string()).ok()?;
+    let cents = amount.checked_mul(Decimal::ONE_HUNDRED)?.to_i64()?;
+    (cents.abs() <= CENTS_MAX).then_some(cents)
 }
 
 /// Returns for each amount whether it is a summand of a subtotal that is itself a summand.
@@ -94,14 +99,14 @@ fn is_summand(amounts: &[i64], at: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::location::Search;
     use super::*;
 
     fn items(text: &str) -> Vec<String> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let mut lines: Vec<_> =
-            item_lines(text, Style::of(text)).into_iter().map(|range| words[range].join(" ")).collect();
-        lines.dedup();
-        lines
+        item_lines(text, Style::of(text)).into_iter().map(|range| words[range].join(" ")).collect()
     }
 
     #[test]
@@ -121,5 +126,18 @@ mod tests {
         assert_eq!(items("Net 100.00\nVAT 19.00\nTotal 119.00\nPaid 100.00\nOpen 19.00"), [""; 0]);
         assert_eq!(items("1.00\n2.00\n"), [""; 0]);
         assert_eq!(items("no amounts\n12 3"), [""; 0]);
+    }
+
+    #[test]
+    fn only_fields_of_items_are_cited_from_the_line_of_an_item() {
+        let page = "Paper 2 5.00 10.00\nInk 1 7.50 7.50\nNet 17.50\nShipping 2.50\nVAT 20% 4.00\nTotal 24.00";
+        let data = json!({"items": [{"amount": 10}], "subtotal": 7.5, "total": 24});
+        let quotes = [("items[0].amount", "Paper 2 5.00 10.00"), ("subtotal", "Ink 1 7.50"), ("total", "Total 24.00")];
+        let quotes = quotes.into_iter().map(|(path, quote)| (path.to_owned(), quote.to_owned())).collect();
+        let mut search = Search::new(&data, &quotes);
+        search.add_page(1, page);
+        let located = search.finish().located;
+        let cited: Vec<_> = located.iter().map(|found| (found.path.as_str(), found.quote.is_some())).collect();
+        assert_eq!(cited, [("items[0].amount", true), ("subtotal", false), ("total", true)]);
     }
 }

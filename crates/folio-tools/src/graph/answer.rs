@@ -1,6 +1,7 @@
 //! Checks of the answer of a node by code, and the members that the server adds.
 
 use folio_history::TurnRecord;
+use folio_history::graph::PASSAGES;
 use folio_history::journal::{CallStatus, TurnNode};
 use folio_types::Timestamp;
 use folio_types::profile::{AnswerCheck, NodeKind};
@@ -10,6 +11,7 @@ use serde_json::{Map, Value};
 use super::retrieved::Retrieved;
 use crate::calculator::{CALCULATOR, evaluate, is_same_expression};
 use crate::rules::excerpt;
+use crate::stack::{ASK_TABLE, values_of};
 
 /// Maximum number of ids that a violation lists.
 const IDS_SHOWN_MAX: usize = 20;
@@ -46,7 +48,7 @@ pub fn checked_answer(
         members.insert("timestamp".to_owned(), now.to_string().into());
     }
     if let Some(passages) = passages {
-        members.insert("passages".to_owned(), passages.into());
+        members.insert(PASSAGES.to_owned(), passages.into());
     }
     Ok(Value::Object(members))
 }
@@ -70,25 +72,52 @@ fn unknown_sources(sources: &[&str], retrieved: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Returns the violation if `result` is not that of a successful call of the calculator with `expression`.
+/// Returns the violation if `result` is not a value that a successful call of the calculator or of `ask_table` has for
+/// `expression`.
 fn calculation_problem(members: &Map<String, Value>, record: &TurnRecord) -> Option<String> {
     let expression = members.get("expression").and_then(Value::as_str).unwrap_or_default();
     let calls = record.rounds.iter().flat_map(|round| &round.calls);
-    let is_computed = calls.filter(|call| call.call.name == CALCULATOR).any(|call| {
-        let computed = call.arguments().get("expression").and_then(Value::as_str);
-        call.status() == Some(CallStatus::Ok)
-            && computed.is_some_and(|computed| is_same_expression(computed, expression))
-    });
-    if !is_computed {
-        let message =
-            "#/expression: calculator has not computed this expression in this turn; call it with the expression first";
-        return Some(message.to_owned());
+    let mut values = Vec::new();
+    for call in calls.filter(|call| call.status() == Some(CallStatus::Ok)) {
+        match call.call.name.as_str() {
+            CALCULATOR => {
+                let computed = call.arguments().get("expression").and_then(Value::as_str);
+                if computed.is_some_and(|computed| is_same_expression(computed, expression)) {
+                    // Expressions that differ in blanks only may differ in their values: "1 2" has none.
+                    match evaluate(expression) {
+                        Ok(value) => values.push(value.to_string()),
+                        Err(error) => {
+                            return Some(format!("#/expression: {error}; use exactly the expression of the call"));
+                        }
+                    }
+                }
+            }
+            ASK_TABLE => {
+                values.extend(call.result.iter().flat_map(|result| values_of(&result.content, expression)));
+            }
+            _ => {}
+        }
     }
-    let value = evaluate(expression).ok()?;
-    let result = members.get("result").and_then(number);
-    (result != Some(value)).then(|| {
-        format!("#/result: the result of calculator for this expression is {value}; use exactly this value (as a string if it has more than 15 digits)")
+    let Some(value) = values.first() else {
+        let message = format!(
+            "#/expression: neither {CALCULATOR} nor {ASK_TABLE} has computed this expression in this turn; call one of them first, \
+             and copy its expression"
+        );
+        return Some(message);
+    };
+    let result = members.get("result");
+    let is_result = |value: &String| result.is_some_and(|result| is_value(result, value));
+    (!values.iter().any(is_result)).then(|| {
+        format!("#/result: the result for this expression is {value}; use exactly this value (as a string if it has more than 15 digits)")
     })
+}
+
+/// Returns true if an answer's result is a computed value: the same number, or the same text if the value is a date.
+fn is_value(result: &Value, value: &str) -> bool {
+    match decimal(value) {
+        Some(value) => number(result) == Some(value),
+        None => result.as_str().is_some_and(|text| text.trim() == value),
+    }
 }
 
 /// Returns the exact value of a JSON number or of a string that contains one.
@@ -98,7 +127,11 @@ fn number(value: &Value) -> Option<Decimal> {
         Value::String(text) => text.trim().to_owned(),
         _ => return None,
     };
-    Decimal::from_str_exact(&text).or_else(|_| Decimal::from_scientific(&text)).ok()
+    decimal(&text)
+}
+
+fn decimal(text: &str) -> Option<Decimal> {
+    Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text)).ok()
 }
 
 #[cfg(test)]
@@ -218,8 +251,44 @@ pub(super) mod tests {
             let violation = check(checks, answer(json!(2496)), &not_computed).unwrap_err();
             assert!(violation.starts_with("#/expression: "), "{violation}");
         }
+        let split = json!({ "expression": "42 00-(1200+0.12*4200)", "result": 9999 });
+        assert!(
+            check(checks, split, &computed(CallStatus::Ok)).is_err(),
+            "blanks do not replace the check of the result"
+        );
         let other = json!({ "expression": "4200 - 1704", "result": 2496 });
         assert!(check(checks, other, &computed(CallStatus::Ok)).is_err(), "another expression");
+    }
+
+    #[test]
+    fn a_result_may_be_a_value_of_a_table() {
+        let computed = |status| {
+            let row = |expression: &str, value: &str| json!({ "expression": expression, "value": value });
+            let results = json!([row("sum(Total) of Invoices", "957.10"), row("max(Due) of Invoices", "2026-12-31")]);
+            let arguments = json!({ "stack_id": "Invoices", "function": "sum" });
+            record(&[("ask_table", arguments, status, json!({ "results": results }))])
+        };
+        let checks = &[AnswerCheck::Calculated];
+        let answer = |expression: &str, result: Value| json!({ "expression": expression, "result": result });
+        for (expression, result) in [
+            ("sum(Total) of Invoices", json!(957.1)),
+            ("sum(Total) of Invoices", json!("957.10")),
+            ("max(Due) of Invoices", json!("2026-12-31")),
+        ] {
+            assert!(check(checks, answer(expression, result), &computed(CallStatus::Ok)).is_ok(), "{expression}");
+        }
+        for (expression, result, field) in [
+            ("sum(Total) of Invoices", json!(957), "#/result: "),
+            ("max(Due) of Invoices", json!("2026-12-30"), "#/result: "),
+            ("max(Due) of Invoices", json!(2026), "#/result: "),
+            ("average(Total) of Invoices", json!(957.1), "#/expression: "),
+            ("957.10", json!(957.1), "#/expression: "),
+        ] {
+            let violation = check(checks, answer(expression, result), &computed(CallStatus::Ok)).unwrap_err();
+            assert!(violation.starts_with(field), "{expression}: {violation}");
+        }
+        let failed = computed(CallStatus::Failed);
+        assert!(check(checks, answer("sum(Total) of Invoices", json!(957.1)), &failed).is_err());
     }
 
     #[test]

@@ -24,7 +24,7 @@ const ID_DIGITS: usize = 24;
 const TOKENS_MAX: u32 = 100_000;
 
 pub(super) fn tool() -> Tool {
-    let sizes = |what: &str| number(&format!("{what} Default: that of the organization."), 0, TOKENS_MAX);
+    let sizes = |what: &str| number(&format!("{what} Default: the setting of the server."), 0, TOKENS_MAX);
     Tool::new(
         "chunk_generate",
         "Divides the document of this run into chunks, with its summaries and dictionary entries as context, and checks their number \

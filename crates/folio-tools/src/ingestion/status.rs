@@ -1,6 +1,7 @@
 //! The tool `ingestion_status`.
 
 use async_trait::async_trait;
+use folio_resources::DictionaryEntry;
 use folio_storage::ChunkSet;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -8,17 +9,22 @@ use serde_json::{Map, Value, json};
 use super::of_turn;
 use super::parts::{Available, ChildTexts, Parts};
 use crate::call::{ReadCall, read_tool};
+use crate::dictionary;
 use crate::rules::excerpt;
 use crate::tool::{CallContext, Tool, ToolError};
 
 /// Maximum number of parts without a summary that a result names.
 const MISSING_MAX: usize = 40;
+/// Maximum number of entries of the dictionary in a result.
+const TERMS_MAX: usize = 20;
 
 pub(super) fn tool() -> Tool {
     read_tool::<GetStatus>(
         "ingestion_status",
         "Returns the state of this run: what is known about its document, and what is done. Call it first, and again to find what is \
          missing. Result: document_id, document_name, media_type, pages, sections (their number), metadata (of the document), \
+         terms (entries of the dictionary that the text uses, the most frequent first, at most 20: term, expansion, disambiguation, \
+         provenance: person, agent or inferred), \
          summaries (stored, short (parts whose text is as short as a summary and that need none), missing (the first parts that need \
          one, in the order in which their summaries must be stored: section_id (absent: the document), scope (section, chapter or \
          document), title), more (number of further parts, only if there are more)), chunks (those that this run has generated: \
@@ -82,6 +88,7 @@ impl ReadCall for GetStatus {
         let summaries = Summaries::of(&parts).await?;
         let sets = stores.chunk_sets().list(&document.org, &document.id).await?;
         let sets: Vec<Value> = sets.iter().filter(|set| set.run == run).map(shown).collect();
+        let terms = dictionary::relevant(context, &document, TERMS_MAX).await?;
         let metadata = document.metadata.iter().map(|(key, value)| (key.clone(), Value::from(excerpt(value))));
         let metadata: Map<String, Value> = metadata.collect();
         Ok(json!({
@@ -91,10 +98,23 @@ impl ReadCall for GetStatus {
             "pages": document.pages,
             "sections": parts.outline.sections().len(),
             "metadata": metadata,
+            "terms": terms.iter().map(term).collect::<Vec<_>>(),
             "summaries": summaries.shown(),
             "chunks": sets,
         }))
     }
+}
+
+fn term(entry: &DictionaryEntry) -> Value {
+    let mut term = json!({
+        "term": entry.term,
+        "expansion": excerpt(&entry.expansion),
+        "provenance": entry.provenance.name(),
+    });
+    if let (Some(disambiguation), Some(members)) = (&entry.disambiguation, term.as_object_mut()) {
+        members.insert("disambiguation".to_owned(), excerpt(disambiguation).into());
+    }
+    term
 }
 
 fn shown(set: &ChunkSet) -> Value {

@@ -7,6 +7,7 @@ use folio_types::profile::{
 };
 
 use crate::calculator::CALCULATOR;
+use crate::stack::{ASK_TABLE, LIST_TABLES};
 
 const CLASSIFY_INTENT: &str = "classify_intent";
 const QA_AGENT: &str = "qa_agent";
@@ -34,8 +35,15 @@ pub(super) fn profile() -> Profile {
     }
 }
 
-const TOOLS: &[ProfileTool] =
-    &[ProfileTool::runs("retrieve_documents"), ProfileTool::runs("section_reader"), ProfileTool::runs(CALCULATOR)];
+const TOOLS: &[ProfileTool] = &[
+    ProfileTool::runs("retrieve_documents"),
+    ProfileTool::runs("section_reader"),
+    ProfileTool::runs(CALCULATOR),
+    ProfileTool::runs(LIST_TABLES),
+    ProfileTool::runs(ASK_TABLE),
+];
+
+const CALCULATION_TOOLS: &[&str] = &["retrieve_documents", "section_reader", CALCULATOR, LIST_TABLES, ASK_TABLE];
 
 const GRAPH: &[ProfileNode] = &[
     ProfileNode {
@@ -71,7 +79,7 @@ const GRAPH: &[ProfileNode] = &[
     agent(
         (CALCULATION_AGENT, include_str!("assistant/calculation_agent.md")),
         ("CalculationResponse", include_str!("assistant/calculation_response.json")),
-        (&["retrieve_documents", "section_reader", CALCULATOR], &[AnswerCheck::Sources, AnswerCheck::Calculated]),
+        (CALCULATION_TOOLS, &[AnswerCheck::Sources, AnswerCheck::Calculated]),
         &["expression", "result"],
     ),
     ProfileNode {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use async_trait::async_trait;
+use folio_passages::LINKED_DOCUMENT;
 use folio_resources::{CollectionId, fields};
 use folio_types::message::Usage;
 use folio_types::{DocumentId, Error, Principal, Reason, Result, TagId, Timestamp};
@@ -183,6 +184,13 @@ pub struct FoundPassage {
     pub highlights: Vec<Highlight>,
     /// The words of the passage, one rectangle for each page. Empty: their positions are unknown.
     pub areas: Vec<PassageArea>,
+}
+
+impl FoundPassage {
+    /// Returns the ids of the documents that the links of the passage refer to.
+    pub fn linked_documents(&self) -> impl Iterator<Item = &str> {
+        self.metadata_pairs.iter().filter(|(key, _)| key == LINKED_DOCUMENT).map(|(_, id)| id.as_str())
+    }
 }
 
 /// The reason for which a part of a search did not consider passages, or was not used.

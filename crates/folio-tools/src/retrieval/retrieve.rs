@@ -7,9 +7,12 @@ use folio_types::{DocumentId, limits};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::passages::{FILTER_DOCUMENTS_MAX, FoundPassage, PassageFilter, PassageQuery, QUERY_CHARS};
+use super::passages::{
+    FILTER_COLLECTIONS_MAX, FILTER_DOCUMENTS_MAX, FoundPassage, PassageFilter, PassageQuery, QUERY_CHARS,
+};
 use crate::arguments::{self, list_of_text, number, optional, required, text};
 use crate::call::{ReadCall, read_tool};
+use crate::scope::DocumentScope;
 use crate::subject::ToolResource as _;
 use crate::tool::{CallContext, Tool, ToolError};
 
@@ -18,7 +21,7 @@ const LIMIT_MAX: u32 = 20;
 const LIMIT_DEFAULT: u32 = 8;
 /// Maximum documents of a call.
 const DOCUMENTS_MAX: usize = 100;
-const _: () = assert!(DOCUMENTS_MAX <= FILTER_DOCUMENTS_MAX);
+const _: () = assert!(DOCUMENTS_MAX <= FILTER_DOCUMENTS_MAX && limits::MENTIONS_MAX <= FILTER_COLLECTIONS_MAX);
 /// Maximum length of a snippet, in characters.
 const SNIPPET_CHARS: usize = 300;
 /// Maximum length of the titles of a section, in characters.
@@ -65,11 +68,18 @@ impl ReadCall for RetrieveDocuments {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let id = |text: &String| arguments::id::<DocumentId>("document_ids", text, Document::HINT);
         let document_ids = self.document_ids.iter().flatten().map(id).collect::<Result<Vec<_>, _>>()?;
-        let tag_ids = arguments::tag_ids(&self.tag_ids.unwrap_or_default())?;
+        let mut tag_ids = arguments::tag_ids(&self.tag_ids.unwrap_or_default())?;
+        let DocumentScope { tags, collections } = &context.scope;
+        for tag in tags {
+            if !tag_ids.contains(tag) {
+                tag_ids.push(tag.clone());
+            }
+        }
         let query = PassageQuery {
             filter: PassageFilter {
                 document_ids: permitted(context, document_ids)?,
                 tag_ids,
+                collection_ids: collections.clone(),
                 ..PassageFilter::default()
             },
             limit: self.limit.unwrap_or(LIMIT_DEFAULT),
@@ -106,7 +116,7 @@ fn row(passage: &FoundPassage) -> Value {
         "document_id": passage.document,
         "document_name": passage.document_name,
         "section_id": passage.section_id,
-        "section": passage.section_titles.join(" > ").chars().take(TITLES_CHARS).collect::<String>(),
+        "section": printable(passage.section_titles.join(" > ").chars().take(TITLES_CHARS)),
         "page": passage.page,
         "snippet": snippet(passage),
         "score": (passage.score * 1e4).round() / 1e4,
@@ -121,10 +131,15 @@ fn snippet(passage: &FoundPassage) -> String {
         true => first.saturating_sub(BEFORE_CHARS).min(total - SNIPPET_CHARS),
         false => 0,
     };
-    let kept: String = passage.text.chars().skip(start).take(SNIPPET_CHARS).collect();
+    let kept = printable(passage.text.chars().skip(start).take(SNIPPET_CHARS));
     let line = kept.split_whitespace().collect::<Vec<_>>().join(" ");
     let (before, after) = (if start > 0 { "…" } else { "" }, if start + SNIPPET_CHARS < total { "…" } else { "" });
     format!("{before}{line}{after}")
+}
+
+/// Replaces control characters, which take six bytes as JSON and may come from fonts without a mapping to characters.
+fn printable(text: impl Iterator<Item = char>) -> String {
+    text.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -180,5 +195,14 @@ mod tests {
     fn the_longest_result_fits_into_a_tool_result() {
         let row_bytes = 4 * (SNIPPET_CHARS + TITLES_CHARS + limits::NAME_CHARS) + 600;
         assert!(row_bytes * LIMIT_MAX as usize <= limits::TOOL_RESULT_BYTES);
+        for hostile in ["\u{1}", "\u{7f}", "\"", "\\", "\n", "𝄞"] {
+            let passage = FoundPassage {
+                document_name: "𝄞".repeat(limits::NAME_CHARS),
+                section_titles: vec![hostile.repeat(2 * TITLES_CHARS)],
+                ..passage(&hostile.repeat(2 * SNIPPET_CHARS), Some(3))
+            };
+            let bytes = row(&passage).to_string().len();
+            assert!(bytes <= row_bytes, "{hostile:?}: {bytes}");
+        }
     }
 }

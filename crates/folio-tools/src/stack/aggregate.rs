@@ -15,6 +15,9 @@ pub const TABLE_AGGREGATES_MAX: usize = 20;
 /// Maximum number of columns by which a query groups rows.
 // proto: AskTableRequest.group_by "at most {} columns"
 pub(crate) const TABLE_GROUP_COLUMNS_MAX: usize = 4;
+/// Maximum number of columns of the filter of a query.
+// proto: none "of the tool ask_table; a call with more columns is refused"
+pub(crate) const TABLE_FILTER_COLUMNS_MAX: usize = 8;
 /// Maximum number of groups of an answer.
 // proto: AskTableResponse.groups "at most {} groups"
 pub const TABLE_GROUPS_MAX: usize = 1_000;
@@ -74,6 +77,8 @@ pub struct TableQuery {
     /// Names of the columns whose values divide the rows into groups. Empty: one group.
     pub group_by: Vec<String>,
     pub aggregates: Vec<Aggregate>,
+    /// Values by the names of columns: only rows with exactly these values count. Null: rows without a value that counts.
+    pub filter: BTreeMap<String, Value>,
     /// True: only approved values count. False: every value counts that was not rejected.
     pub approved_only: bool,
 }
@@ -107,6 +112,8 @@ pub struct AggregatedGroup {
 pub struct Aggregator {
     group_by: Vec<Column>,
     aggregates: Vec<(AggregateFunction, Option<Column>)>,
+    /// The comparable value of each column of the filter. None: no value counts.
+    filter: Vec<(Column, Option<String>)>,
     approved_only: bool,
     groups: BTreeMap<Vec<Option<String>>, Group>,
 }
@@ -139,13 +146,16 @@ impl Aggregator {
     /// # Errors
     /// `INVALID_FIELD`; `NOT_FOUND` for an unknown column.
     pub fn new(stack: &Stack, query: TableQuery) -> Result<Self> {
-        let TableQuery { group_by, aggregates, approved_only } = query;
+        let TableQuery { group_by, aggregates, filter, approved_only } = query;
         if group_by.len() > TABLE_GROUP_COLUMNS_MAX {
             return Err(Error::invalid_field("group_by", format!("has more than {TABLE_GROUP_COLUMNS_MAX} elements")));
         }
         if aggregates.is_empty() || aggregates.len() > TABLE_AGGREGATES_MAX {
             let problem = format!("must have 1 to {TABLE_AGGREGATES_MAX} elements");
             return Err(Error::invalid_field("aggregates", problem));
+        }
+        if filter.len() > TABLE_FILTER_COLUMNS_MAX {
+            return Err(Error::invalid_field("filter", format!("has more than {TABLE_FILTER_COLUMNS_MAX} columns")));
         }
         let column = |name: &String| stack.column(name).cloned();
         let group_by = group_by.iter().map(column).collect::<Result<_>>()?;
@@ -166,15 +176,28 @@ impl Aggregator {
             Ok((function, Some(found)))
         };
         let aggregates = aggregates.into_iter().enumerate().map(resolve).collect::<Result<_>>()?;
-        Ok(Self { group_by, aggregates, approved_only, groups: BTreeMap::new() })
+        let condition = |(name, value): (String, Value)| {
+            let found = column(&name)?;
+            let wanted = found.checked_value(&format!("filter.{name}"), &value)?;
+            let wanted = wanted.map(|value| comparable(&found, &value));
+            Ok::<_, Error>((found, wanted))
+        };
+        let filter = filter.into_iter().map(condition).collect::<Result<_>>()?;
+        Ok(Self { group_by, aggregates, filter, approved_only, groups: BTreeMap::new() })
     }
 
-    /// Adds a row.
+    /// Adds a row, unless the filter excludes it.
     ///
     /// # Errors
     /// `TOO_LARGE` beyond [`TABLE_GROUPS_MAX`], or if a number exceeds exact arithmetic.
     pub fn add(&mut self, row: &StackRow) -> Result<()> {
         let approved_only = self.approved_only;
+        let is_selected = |(column, wanted): &(Column, Option<String>)| {
+            counted(row, column, approved_only).map(|value| comparable(column, value)) == *wanted
+        };
+        if !self.filter.iter().all(is_selected) {
+            return Ok(());
+        }
         let key: Vec<Option<&Value>> = self.group_by.iter().map(|column| counted(row, column, approved_only)).collect();
         let texts: Vec<Option<String>> = key
             .iter()

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use folio_resources::{
     Column, Document, FilledCell, STACK_COLUMNS_MAX, Stack, StackRow, StackRowChange, folded, member_path,
 };
+use folio_types::TurnId;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::row_of;
+use super::{only_document, row_of};
 use crate::document_text::check_ready;
 use crate::extraction::{CheckedQuotes, PageQuote, check_quotes, stated_confidence, stated_quote};
 use crate::tool::{CallContext, ToolError};
@@ -73,10 +74,11 @@ pub(super) async fn checked(
     }
     check_ready(document)?;
     let row = row_of(context, stack, &document.id).await?;
+    let only_missing = only_document(context).map(|_| &context.call.turn);
     let (mut cells, mut quotes, mut problems) = (Vec::new(), BTreeMap::new(), Vec::new());
     let mut data = Map::new();
     for argument in arguments {
-        match cell(stack, row.as_ref(), argument) {
+        match cell(stack, (row.as_ref(), only_missing), argument) {
             Ok((column, cell, quote)) => {
                 let is_repeated = cells.iter().any(|other: &FilledCell| other.column == cell.column);
                 if is_repeated {
@@ -118,10 +120,11 @@ pub(super) async fn checked(
     Ok(CheckedCells { row, change })
 }
 
-/// Returns the column and the value of a cell, and its quote.
+/// Returns the column and the value of a cell, and its quote. `only_missing`: the turn of an item of a filling job, which writes only
+/// cells that are missing or that it has written itself. None: a conversation, which may also replace other cells.
 fn cell<'a>(
     stack: &'a Stack,
-    row: Option<&StackRow>,
+    (row, only_missing): (Option<&StackRow>, Option<&TurnId>),
     argument: &CellArgument,
 ) -> Result<(&'a Column, FilledCell, Option<PageQuote>), String> {
     let column = stack.column(&argument.column).map_err(|error| error.message)?;
@@ -129,6 +132,11 @@ fn cell<'a>(
     let stored = row.and_then(|row| row.cells.get(&column.number));
     if stored.is_some_and(|cell| cell.is_protected(column)) {
         return Err(format!("column {name:?}: a person entered the value or decided about it; omit the column"));
+    }
+    let is_missing = row.is_none_or(|row| row.is_missing(column));
+    let is_of_other = |turn: &TurnId| stored.is_some_and(|cell| cell.turn.as_ref() != Some(turn));
+    if !is_missing && only_missing.is_some_and(is_of_other) {
+        return Err(format!("column {name:?}: the cell was filled before, and is not missing; omit the column"));
     }
     let value = column.value(&argument.value).map_err(|problem| format!("column {name:?}: the value {problem}"))?;
     let confidence =

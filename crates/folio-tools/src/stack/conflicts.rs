@@ -14,6 +14,12 @@ const KEY_COLUMNS_MAX: usize = 4;
 /// Maximum number of conflicts of an answer.
 // proto: ListStackConflictsResponse.conflicts "at most {} conflicts"
 pub const TABLE_CONFLICTS_MAX: usize = 1_000;
+/// Size of the conflicts of an answer after which it lists no further ones, in bytes.
+// proto: ListStackConflictsResponse.conflicts "about {} MiB"
+const CONFLICTS_BYTES: usize = 2 * 1024 * 1024;
+/// Maximum number of values of a conflict.
+// proto: StackConflict.values "at most {} values"
+const CONFLICT_VALUES_MAX: usize = 10;
 /// Maximum number of documents that a value names.
 // proto: StackConflictValue.document_ids "at most {} documents"
 pub const CONFLICT_DOCUMENTS_MAX: usize = 10;
@@ -41,8 +47,19 @@ pub struct TableConflict {
     pub key: Vec<String>,
     /// Name of the column.
     pub column: String,
-    /// At least two.
+    /// Those of most documents first, at least two. A conflict may have more.
     pub values: Vec<ConflictingValue>,
+}
+
+impl TableConflict {
+    /// Returns the bytes of the texts.
+    fn bytes(&self) -> usize {
+        let value = |value: &ConflictingValue| {
+            value.documents.iter().map(|id| id.as_str().len()).fold(value.value.len(), usize::saturating_add)
+        };
+        let key = self.key.iter().map(String::len).fold(self.column.len(), usize::saturating_add);
+        self.values.iter().map(value).fold(key, usize::saturating_add)
+    }
 }
 
 /// Finds conflicts row by row.
@@ -112,19 +129,23 @@ impl ConflictFinder {
         Ok(())
     }
 
-    /// Returns the conflicts in the order of their keys, at most [`TABLE_CONFLICTS_MAX`], and the number of all conflicts.
+    /// Returns the conflicts in the order of their keys, at most [`TABLE_CONFLICTS_MAX`] and about [`CONFLICTS_BYTES`], and the number
+    /// of all conflicts.
     pub fn finish(self) -> (Vec<TableConflict>, u64) {
         let Self { others, keys, .. } = self;
         let mut keys: Vec<Keyed> = keys.into_values().collect();
         keys.sort_by(|one, other| one.key.cmp(&other.key));
-        let (mut conflicts, mut total) = (Vec::new(), 0);
+        let (mut conflicts, mut total, mut bytes) = (Vec::new(), 0, 0usize);
         for Keyed { key, columns } in keys {
             for (column, values) in others.iter().zip(columns).filter(|(_, values)| values.len() > 1) {
                 total += 1;
-                if conflicts.len() < TABLE_CONFLICTS_MAX {
+                if conflicts.len() < TABLE_CONFLICTS_MAX && bytes < CONFLICTS_BYTES {
                     let mut values: Vec<ConflictingValue> = values.into_values().collect();
                     values.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.value.cmp(&other.value)));
-                    conflicts.push(TableConflict { key: key.clone(), column: column.name().to_owned(), values });
+                    values.truncate(CONFLICT_VALUES_MAX);
+                    let conflict = TableConflict { key: key.clone(), column: column.name().to_owned(), values };
+                    bytes = bytes.saturating_add(conflict.bytes());
+                    conflicts.push(conflict);
                 }
             }
         }
@@ -175,6 +196,34 @@ mod tests {
             values: vec![value("2026-01-02", vec![id("b"), id("c")]), value("2026-01-01", vec![id("a")])],
         };
         assert_eq!((conflicts, total), (vec![expected], 1));
+    }
+
+    #[test]
+    fn an_answer_lists_some_values_of_a_conflict_and_has_a_bounded_size() {
+        let mut finder = ConflictFinder::new(&stack(), &names(&["vendor"]), &names(&["total"])).unwrap();
+        for number in 0..CONFLICT_VALUES_MAX + 1 {
+            // The last value is that of most documents.
+            for copy in 0..=number {
+                let cells = json!({ "vendor": "Acme", "total": number });
+                finder.add(&row(&format!("{number} {copy}"), &cells)).unwrap();
+            }
+        }
+        let (conflicts, _) = finder.finish();
+        assert_eq!(conflicts[0].values.len(), CONFLICT_VALUES_MAX);
+        assert_eq!((conflicts[0].values[0].value.as_str(), conflicts[0].values[0].count), ("10", 11));
+
+        const KEYS: u32 = 300;
+        let mut finder = ConflictFinder::new(&stack(), &names(&["pages"]), &names(&["vendor"])).unwrap();
+        for pages in 0..KEYS {
+            for number in 0..CONFLICT_VALUES_MAX {
+                let vendor = format!("{number} {}", "𝄞".repeat(VALUE_CHARS_MAX));
+                finder.add(&row(&format!("{pages} {number}"), &json!({ "pages": pages, "vendor": vendor }))).unwrap();
+            }
+        }
+        let (conflicts, total) = finder.finish();
+        let bytes: usize = conflicts.iter().map(TableConflict::bytes).sum();
+        assert!((CONFLICTS_BYTES..CONFLICTS_BYTES + 32 * 1024).contains(&bytes), "{bytes}");
+        assert_eq!(total, u64::from(KEYS));
     }
 
     #[test]

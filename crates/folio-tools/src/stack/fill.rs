@@ -130,11 +130,11 @@ pub async fn start_fill(
     Ok(FillStart::Run(run))
 }
 
-/// Returns the outcome of an item whose turn has ended.
+/// Returns the outcome of an item whose turn is over. The item is done if no cell of the row is missing, also after a failed turn.
 ///
 /// # Errors
-/// `NO_EXTRACTION` if a cell of the row is missing; `reason` is part of the message.
-pub async fn check_filled(stores: &Stores, org: &OrgId, run: &FillRun, reason: &str) -> Result<Value> {
+/// `ended` with the names of the missing columns.
+pub async fn check_filled(stores: &Stores, org: &OrgId, run: &FillRun, mut ended: Error) -> Result<Value> {
     let row = StackRowId::of(&run.stack, &run.document);
     let Some(stack) = stores.of::<Stack>().get(org, &run.stack).await? else {
         return Ok(json!({ "skipped": "the stack was deleted" }));
@@ -144,8 +144,8 @@ pub async fn check_filled(stores: &Stores, org: &OrgId, run: &FillRun, reason: &
         return Ok(filled_as(&row));
     }
     let named: Vec<String> = missing.iter().take(NAMED_MAX).map(|column| format!("{:?}", column.name())).collect();
-    let message = format!("{reason}; columns that are not filled: {}", named.join(", "));
-    Err(Error::precondition(Reason::NoExtraction, message))
+    ended.message = format!("{}; columns that are not filled: {}", ended.message, named.join(", "));
+    Err(ended)
 }
 
 /// Returns the columns whose cells of a document are missing.
@@ -164,14 +164,13 @@ fn not_stored(subject: &str) -> Error {
 }
 
 /// Creates the job that fills the rows of a stack after a change of the stack, and returns the outcome of the item of a
-/// planning job. Idempotent.
+/// planning job. Idempotent: a version of the stack has one such job.
 ///
 /// # Errors
 /// `STORE_UNAVAILABLE` if the change may be stored later; `QUEUE_FULL`.
 pub async fn plan_fill(
     resources: &ToolResources,
     principal: &Principal,
-    planner: &JobId,
     stack: &StackId,
     input: &StackPlanInput,
 ) -> Result<Value> {
@@ -193,8 +192,10 @@ pub async fn plan_fill(
     }
     let fill =
         StackFillInput { stack: stack.id.clone(), model: None, credit_budget: auto_fill.credit_budget, cause: None };
+    // A repeated write has planning jobs of its own. All of them create the same job, so that no row is filled twice.
+    let version = stack.version.to_string();
     let new = NewJob {
-        id: JobId::derive(&["filling of a stack", planner.as_str()]),
+        id: JobId::derive(&["filling of a stack", org.as_str(), stack.id.as_str(), &version]),
         principal: principal.clone(),
         kind: STACK_FILL_KIND.to_owned(),
         input: json!(fill),

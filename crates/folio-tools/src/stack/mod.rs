@@ -1,10 +1,12 @@
-//! Stacks: the tools of the agents that fill the rows of a table, the aggregates and conflicts of its cells, and the jobs
-//! that fill them.
+//! Stacks: the tools of the agents that fill the rows of a table or ask about them, the aggregates and conflicts of its cells, and
+//! the jobs that fill them.
 //!
-//! The subject of the turn names the stack, so that no argument can name another one. A document outside the stack is not found.
+//! The subject of the turn that fills rows names the stack, so that no argument can name another one. A document outside the stack is not found.
 //! A turn that fills a row has one document, and no call reaches the row of another one.
 
 mod aggregate;
+mod answer;
+mod ask;
 mod cells;
 mod columns;
 mod complete;
@@ -29,6 +31,8 @@ pub use aggregate::{
     Aggregate, AggregateFunction, AggregateValue, AggregatedGroup, Aggregator, TABLE_AGGREGATES_MAX, TABLE_GROUPS_MAX,
     TableQuery,
 };
+pub use answer::{TableAnswer, answer_table};
+pub(crate) use ask::{ASK_TABLE, LIST_TABLES, values_of};
 pub use conflicts::{CONFLICT_DOCUMENTS_MAX, ConflictFinder, ConflictingValue, TABLE_CONFLICTS_MAX, TableConflict};
 pub use fill::{FillRun, FillStart, check_filled, plan_fill, start_fill};
 pub use members::{TableRow, member_ids, table_rows, unfilled, with_documents};
@@ -37,7 +41,15 @@ pub use members::{TableRow, member_ids, table_rows, unfilled, with_documents};
 pub(crate) const DEFINE_COLUMNS: &str = "define_columns";
 
 pub(crate) fn tools() -> Vec<Tool> {
-    vec![columns::tool(), extract::extract_row(), extract::update_cell(), state::tool(), complete::tool()]
+    vec![
+        columns::tool(),
+        extract::extract_row(),
+        extract::update_cell(),
+        state::tool(),
+        complete::tool(),
+        ask::list_tables(),
+        ask::ask_table(),
+    ]
 }
 
 /// Returns the tool that replaces the tool with a name in profiles about a subject. None: the profiles have the tool itself.

@@ -20,7 +20,7 @@ use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::Simulated;
 use folio_tools::images::{ImageSource, ReadImage};
 use folio_tools::{
-    CallContext, Plan, ProfileTools, Registry, ToolError, ToolKind, ToolOutput, ToolResources, WriteTool,
+    CallContext, DocumentScope, Plan, ProfileTools, Registry, ToolError, ToolKind, ToolOutput, ToolResources, WriteTool,
 };
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::models::ModelOptions;
@@ -84,6 +84,7 @@ impl Fixture {
             epoch: 1,
             subject: Subject::first_document(std::slice::from_ref(&document)),
             documents: vec![document],
+            scope: DocumentScope::default(),
             working: WorkingState::default(),
             model: "base".to_owned(),
             budget_part: None,

@@ -398,6 +398,18 @@ async fn a_run_adds_inferred_meanings_of_unexplained_abbreviations_only() {
 }
 
 #[tokio::test]
+async fn the_status_of_a_run_contains_the_terms_that_its_text_uses() {
+    let mut test = Fixture::new().await;
+    structured(&mut test).await;
+    for (term, expansion) in [("MY", "Malaysia"), ("SG", "Singapore")] {
+        test.ok("dictionary_upsert", json!({ "term": term, "expansion": expansion })).await;
+    }
+    begin(&mut test, "summary_orchestrator").await;
+    let status = test.ok("ingestion_status", json!({})).await;
+    assert_eq!(status["terms"], json!([{ "term": "MY", "expansion": "Malaysia", "provenance": "agent" }]));
+}
+
+#[tokio::test]
 async fn summaries_are_stored_from_the_bottom_up_within_their_bounds() {
     let mut test = Fixture::new().await;
     structured(&mut test).await;

@@ -9,12 +9,17 @@ use folio_tools::stack::{FillStart, check_filled, member_ids, plan_fill, start_f
 use folio_tools::{Registry, ToolError};
 use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::profile::Subject;
-use folio_types::{Digest, DocumentId, JobId, Reason, StackId};
+use folio_types::{CallId, Digest, DocumentId, Error, JobId, Reason, StackId, TurnId};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 
-async fn write<R: folio_resources::Resource>(test: &Fixture, id: &R::Id, expected: Expected, change: R::Change) {
+pub(crate) async fn write<R: folio_resources::Resource>(
+    test: &Fixture,
+    id: &R::Id,
+    expected: Expected,
+    change: R::Change,
+) {
     let key = Digest::of(format!("{id} {expected:?} {change:?}").as_bytes()).as_str().parse().unwrap();
     let (org, at) = (test.context.principal.org.clone(), test.context.resources.environment.now());
     let write = Write::by_platform(org, key, at, expected, change);
@@ -38,6 +43,24 @@ pub(crate) async fn stack(test: &Fixture) -> StackId {
         write::<Stack>(test, &id, Expected::Absent, StackChange::Create(Box::new(new))).await;
     }
     id
+}
+
+/// Defines the columns of the stack `Invoices`, and fills the totals of these documents.
+pub(crate) async fn filled_table(test: &mut Fixture, totals: &[(&DocumentId, f64)]) {
+    let id = stack(test).await;
+    let own = test.document();
+    let add_documents = totals.iter().map(|(document, _)| (*document).clone()).filter(|id| *id != own).collect();
+    let add = StackPatch { add_documents, ..StackPatch::default() };
+    write::<Stack>(test, &id, Expected::Version(1), StackChange::Update(Box::new(add))).await;
+    test.tools = Registry::standard().unwrap().profile("stack").unwrap();
+    let (subject, documents) = (test.context.subject.clone(), std::mem::take(&mut test.context.documents));
+    test.context.subject = Some(Subject::Stack(id));
+    test.ok("define_columns", columns()).await;
+    for (document, total) in totals {
+        let cells = json!({ "document_id": document, "cells": [cell("Total", json!(total))] });
+        test.ok("extract_row", cells).await;
+    }
+    (test.context.subject, test.context.documents) = (subject, documents);
 }
 
 /// Returns a turn about a stack of the fixture's document and one more.
@@ -177,13 +200,14 @@ async fn an_item_runs_a_turn_only_if_cells_are_missing() {
     assert_eq!(start(&other).await, Ok(FillStart::Run(run.clone())), "a later attempt");
     let header = stores.threads.header(org, &run.thread).await.unwrap().unwrap();
     assert_eq!((header.subject, header.profile.as_str()), (Some(Subject::Stack(id.clone())), "stack_row"));
-    let failed = check_filled(stores, org, &run, "the agent ended its turn").await.unwrap_err();
-    assert_eq!(failed.reason, Reason::NoExtraction);
+    let ended = || Error::precondition(Reason::BudgetExhausted, "the budget is exhausted");
+    let failed = check_filled(stores, org, &run, ended()).await.unwrap_err();
+    assert_eq!(failed.reason, Reason::BudgetExhausted);
     assert!(failed.message.contains("\"Total\", \"Kind\""), "{failed}");
 
     let cells = json!({ "document_id": other, "cells": [cell("Total", json!(7)), cell("Kind", Value::Null)] });
     test.ok("extract_row", cells).await;
-    let done = check_filled(stores, org, &run, "").await.unwrap();
+    let done = check_filled(stores, org, &run, ended()).await.unwrap();
     assert_eq!(start(&other).await, Ok(FillStart::Done(done)));
     let stack = stores.of::<Stack>().get(org, &id).await.unwrap().unwrap();
     let first = member_ids(stores, org, &stack).await.unwrap().remove(0);
@@ -191,6 +215,37 @@ async fn an_item_runs_a_turn_only_if_cells_are_missing() {
     let outside = test.add_document("outside.txt", &["Total: 9"], &[]).await;
     assert_eq!(start(&outside).await, skipped("the document is not in the stack"));
     assert_eq!(start(&DocumentId::derive(&["missing"])).await, skipped("the document was deleted"));
+}
+
+#[tokio::test]
+async fn an_item_fills_only_the_cells_of_a_changed_column() {
+    let (mut test, id, document) = begun().await;
+    test.context.documents.clear();
+    test.ok("define_columns", columns()).await;
+    let filled = |cells: Value| json!({ "document_id": document, "cells": cells });
+    test.ok("extract_row", filled(json!([cell("Total", json!(1)), cell("Kind", json!("note"))]))).await;
+    let before = row(&test, &id, &document).await;
+    let mut changed = columns();
+    changed["columns"][0]["description"] = json!("The gross amount.");
+    test.ok("define_columns", changed).await;
+
+    let (resources, principal, job) =
+        (test.context.resources.clone(), test.context.principal.clone(), JobId::derive(&["fill"]));
+    let input = StackFillInput { stack: id.clone(), model: None, credit_budget: None, cause: None };
+    let started = start_fill(&resources, &principal, &job, &document, &input, None).await.unwrap();
+    let FillStart::Run(run) = started else { panic!("no turn") };
+    test.tools = Registry::standard().unwrap().profile("stack_row").unwrap();
+    test.context.documents = vec![document.clone()];
+    test.context.call = CallId::new(TurnId::new(run.thread, 1), 1, 1);
+    let both = filled(json!([cell("Total", json!(120.5)), cell("Kind", json!("invoice"))]));
+    test.assert_errors("extract_row", [(both, "\"Kind\": the cell was filled before")]).await;
+    test.ok("extract_row", filled(json!([cell("Total", json!(120))]))).await;
+    // The turn may correct a cell that it has filled.
+    test.ok("update_cell", json!({ "document_id": document, "column": "Total", "value": 120.5, "confidence": 1 }))
+        .await;
+    let after = row(&test, &id, &document).await;
+    assert_eq!((&after.cells[&1].value, after.cells[&1].revision), (&Some(json!(120.5)), 2));
+    assert_eq!(after.cells[&2], before.cells[&2]);
 }
 
 #[tokio::test]
@@ -205,11 +260,12 @@ async fn an_automatic_job_waits_for_the_write_that_causes_it() {
     let pending = start_fill(&resources, &principal, &job, &other, &input, None).await.unwrap_err();
     assert_eq!(pending.reason, Reason::StoreUnavailable);
 
-    let plan = async |version: u64| plan_fill(&resources, &principal, &job, &id, &StackPlanInput { version, at }).await;
+    let plan = async |version: u64| plan_fill(&resources, &principal, &id, &StackPlanInput { version, at }).await;
     assert_eq!(plan(99).await.unwrap_err().reason, Reason::StoreUnavailable);
     let planned = plan(3).await.unwrap();
     assert_eq!(planned["documents"], json!(2));
     assert_eq!(plan(3).await.unwrap(), planned, "a later attempt");
+    assert_eq!(plan(2).await.unwrap(), planned, "the planning job of an earlier change");
     let created: JobId = planned["job_id"].as_str().unwrap().parse().unwrap();
     let header = resources.stores.jobs.header(&principal.org, &created).await.unwrap().unwrap();
     assert_eq!((header.kind.as_str(), header.items.len()), ("stack_fill", 2));

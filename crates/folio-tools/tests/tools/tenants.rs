@@ -14,7 +14,8 @@ use crate::fixture::{Fixture, id_of, invoice, text};
 use crate::mcp::add_server;
 
 /// Tools that do not refer to resources of an organization. A conversation runs `run_tasks`.
-const UNRELATED: [&str; 5] = ["help_schemas", "help_prompts", "validate_schema", "find_tools", "run_tasks"];
+const UNRELATED: [&str; 6] =
+    ["calculator", "help_schemas", "help_prompts", "validate_schema", "find_tools", "run_tasks"];
 
 /// Ids of the first organization's resources, each with a nonexistent id.
 struct Foreign(Vec<(String, String)>);
@@ -224,6 +225,20 @@ async fn invariant_6_resources_of_another_organization_look_missing_to_every_too
         }
         called.insert(name.to_owned());
     }
+    // The assistant, and the table of a stack of another organization or of none.
+    test.tools = registry.profile("assistant").unwrap();
+    let listed = test.call_in(&other(&test), "list_tables", &json!({})).await.unwrap();
+    assert_eq!(listed.content["total"], json!(0));
+    let stack = crate::stacks::stack(&test).await;
+    let counted = |id: &str| json!({ "stack_id": id, "function": "count" });
+    let (found, of_theirs) = output(&test, &other(&test), "ask_table", &counted(stack.as_str())).await;
+    let unknown = StackId::derive(&missing);
+    let of_none = output(&test, &other(&test), "ask_table", &counted(unknown.as_str())).await;
+    assert_eq!((found, of_theirs.replace(stack.as_str(), unknown.as_str())), of_none);
+    assert!(!found);
+    let (found, by_name) = output(&test, &other(&test), "ask_table", &counted("Invoices")).await;
+    assert!(!found && by_name.contains("No stack exists"), "{by_name}");
+    called.extend(["list_tables", "ask_table"].map(str::to_owned));
     let all = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name.to_owned());
     assert_eq!(called, all.collect(), "each tool is called across organizations");
     assert_eq!(test.models.requests().len(), 1);

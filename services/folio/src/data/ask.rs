@@ -1,12 +1,11 @@
 //! `folio ask`: a question to the assistant, whose answer has a type and sources.
 
-use anyhow::{Context as _, Result};
-use folio_proto::v1;
-use folio_types::profile::ASSISTANT_PROFILE;
+use anyhow::Result;
+use folio_client::{Answer, Question};
 use serde_json::{Value, json};
 
-use super::output::View;
-use super::{DataArguments, tag};
+use super::output::{Format, View};
+use super::{DataArguments, collection, tag};
 use crate::client::{Client, explain_error};
 use crate::{documents, names};
 
@@ -18,9 +17,12 @@ pub(crate) struct Arguments {
     /// Only this document, by id or name; may be given several times. Without it, all documents are searched.
     #[arg(long = "document", value_name = "DOCUMENT", conflicts_with = "thread")]
     documents: Vec<String>,
-    /// A tag whose documents the question concerns, by id or name; may be given several times.
+    /// Only documents with this tag, by id or name; may be given several times.
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
+    /// Only documents in this collection or another given one, by id or name; may be given several times.
+    #[arg(long = "collection", value_name = "COLLECTION")]
+    collections: Vec<String>,
     /// The conversation that the question continues [default: a new one].
     #[arg(long, value_name = "THREAD_ID")]
     thread: Option<String>,
@@ -30,11 +32,17 @@ pub(crate) struct Arguments {
     /// Maximum credits of the model calls.
     #[arg(long, value_name = "CREDITS")]
     budget: Option<u64>,
+    /// Print one JSON document, as --output json does.
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
     #[command(flatten)]
     data: DataArguments,
 }
 
-pub(crate) async fn run(arguments: Arguments) -> Result<()> {
+pub(crate) async fn run(mut arguments: Arguments) -> Result<()> {
+    if arguments.json {
+        arguments.data.output = Format::Json;
+    }
     let data = &arguments.data;
     data.run(async |client| ask(&client, &arguments).await).await
 }
@@ -44,47 +52,42 @@ async fn ask(client: &Client, arguments: &Arguments) -> Result<View> {
     for document in &arguments.documents {
         document_ids.push(documents::find(client, document, names::choose).await?.document_id);
     }
-    let mention = |id| v1::Mention { target: Some(v1::mention::Target::TagId(id)) };
-    let request = v1::ChatRequest {
-        profile: ASSISTANT_PROFILE.to_owned(),
-        document_ids,
-        thread_id: arguments.thread.clone().unwrap_or_default(),
+    let question = Question {
         text: arguments.question.join(" "),
-        mentions: tag::ids(client, &arguments.tags).await?.into_iter().map(mention).collect(),
+        document_ids,
+        tag_ids: tag::ids(client, &arguments.tags).await?,
+        collection_ids: collection::ids(client, &arguments.collections).await?,
+        thread_id: arguments.thread.clone().unwrap_or_default(),
         model: arguments.model.clone().unwrap_or_default(),
         credit_budget: arguments.budget,
-        ..v1::ChatRequest::default()
     };
-    let mut turn = client.chat(request);
-    let completed = turn.completed().await.map_err(|error| explain_error(&error))?;
-    let position = turn.position();
-    answered(&completed, &position.thread_id, &position.turn_id)
+    Ok(view(&client.ask(question).await.map_err(|error| explain_error(&error))?))
 }
 
 /// Returns the answer as a text with its sources.
-fn answered(completed: &v1::Completed, thread_id: &str, turn_id: &str) -> Result<View> {
-    let answer: Value = serde_json::from_str(&completed.answer_json).context("the server sent no typed answer")?;
+fn view(answered: &Answer) -> View {
+    let Answer { answer_type, value: answer, text, thread_id, turn_id, credits } = answered;
     let row = json!({
-        "type": completed.answer_type,
+        "type": answer_type,
         "answer": answer,
         "thread_id": thread_id,
         "turn_id": turn_id,
-        "credits": completed.usage.as_ref().map(|usage| usage.credits),
+        "credits": credits,
     });
-    let mut text = format!("{}\n", completed.text);
-    let points = list(&answer, "key_points").filter_map(Value::as_str);
+    let mut text = format!("{text}\n");
+    let points = list(answer, "key_points").filter_map(Value::as_str);
     points.for_each(|point| text.push_str(&format!("- {point}\n")));
     if let Some(formula) = answer.get("formula").and_then(Value::as_str) {
         text.push_str(&format!("({formula})\n"));
     }
-    for (number, passage) in (1u32..).zip(list(&answer, "passages")) {
+    for (number, passage) in (1u32..).zip(list(answer, "passages")) {
         let member = |name: &str| passage.get(name).and_then(Value::as_str).unwrap_or_default();
         let page = passage.get("page").and_then(Value::as_u64).map(|page| format!(", page {page}")).unwrap_or_default();
         let before = if number == 1 { "\n" } else { "" };
         text.push_str(&format!("{before}[{number}] {}{page}: {:?}\n", member("document_name"), member("quote")));
     }
     text.push_str(&format!("\nContinue with --thread {thread_id}\n"));
-    Ok(View::one(row).text(text))
+    View::one(row).text(text)
 }
 
 fn list<'a>(answer: &'a Value, member: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
@@ -93,20 +96,26 @@ fn list<'a>(answer: &'a Value, member: &str) -> impl Iterator<Item = &'a Value> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::output::Format;
     use super::*;
 
-    fn completed(text: &str, answer: &Value) -> v1::Completed {
-        v1::Completed { text: text.to_owned(), answer_json: answer.to_string(), ..v1::Completed::default() }
+    fn shown(text: &str, value: Value) -> String {
+        let answer = Answer {
+            answer_type: "AnswerResponse".to_owned(),
+            value,
+            text: text.to_owned(),
+            thread_id: "thr_1".to_owned(),
+            turn_id: "thr_1.1".to_owned(),
+            credits: 3,
+        };
+        view(&answer).render(Format::Table)
     }
 
     #[test]
     fn an_answer_is_a_text_with_its_sources() {
         let passage = json!({ "document_name": "report.docx", "page": 2, "quote": "Export permissions" });
         let answer = json!({ "summary": "Risks.", "key_points": ["One", "Two"], "passages": [passage] });
-        let shown = answered(&completed("Risks.", &answer), "thr_1", "thr_1.1").unwrap().render(Format::Table);
         assert_eq!(
-            shown,
+            shown("Risks.", answer),
             "Risks.\n- One\n- Two\n\n[1] report.docx, page 2: \"Export permissions\"\n\nContinue with --thread thr_1\n"
         );
     }
@@ -114,12 +123,6 @@ mod tests {
     #[test]
     fn a_calculation_shows_its_formula() {
         let answer = json!({ "formula": "a + b", "expression": "1+1", "result": 2, "passages": [] });
-        let shown = answered(&completed("1+1 = 2", &answer), "thr_1", "thr_1.1").unwrap().render(Format::Table);
-        assert_eq!(shown, "1+1 = 2\n(a + b)\n\nContinue with --thread thr_1\n");
-    }
-
-    #[test]
-    fn an_answer_without_a_type_is_an_error() {
-        assert!(answered(&v1::Completed::default(), "thr_1", "thr_1.1").is_err());
+        assert_eq!(shown("1+1 = 2", answer), "1+1 = 2\n(a + b)\n\nContinue with --thread thr_1\n");
     }
 }

@@ -21,7 +21,7 @@ use crate::documents::{self, NewFile};
 use crate::progress::{Progress, ProgressLine};
 use crate::{names, secret_input};
 
-const COLUMNS: [&str; 6] = ["document_id", "name", "state", "pages", "size_bytes", "create_time"];
+pub(super) const COLUMNS: [&str; 6] = ["document_id", "name", "state", "pages", "size_bytes", "create_time"];
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {

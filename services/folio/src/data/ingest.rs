@@ -80,10 +80,17 @@ fn row(ingestion: &v1::Ingestion) -> Value {
         None => ingestion.skipped_reason.clone(),
     };
     let passages = ingestion.passages.clone().unwrap_or_default();
+    let summary = |summary: &v1::DocumentSummary| {
+        json!({
+            "section_id": summary.section_id, "scope": word(summary.scope().as_str_name(), "SUMMARY_SCOPE_"),
+            "text": summary.text, "source_section_ids": summary.source_section_ids, "model": summary.model,
+        })
+    };
     json!({
         "document_id": ingestion.document_id, "state": state, "passages": passages.count,
         "generation": passages.generation, "vector_space": passages.vector_space, "current": passages.current,
         "create_time": time(passages.create_time.as_ref()), "reason": reason, "job_id": ingestion.job_id,
+        "summaries": ingestion.summaries.iter().map(summary).collect::<Vec<_>>(),
     })
 }
 
@@ -98,9 +105,18 @@ mod tests {
         let passages = v1::DocumentPassages { count: 3, current: true, ..Default::default() };
         let error = v1::Error { message: "too large".to_owned(), ..Default::default() };
         let state = v1::IngestionState::Failed.into();
-        let failed = v1::Ingestion { state, error: Some(error), passages: Some(passages), ..Default::default() };
+        let summary = v1::DocumentSummary {
+            scope: v1::SummaryScope::Document.into(),
+            text: "Terms.".to_owned(),
+            ..Default::default()
+        };
+        let summaries = vec![summary];
+        let failed =
+            v1::Ingestion { state, error: Some(error), passages: Some(passages), summaries, ..Default::default() };
         let found = row(&failed);
         assert_eq!((&found["state"], &found["reason"]), (&json!("failed"), &json!("too large")));
         assert_eq!((&found["passages"], &found["current"]), (&json!(3), &json!(true)));
+        let summary = &found["summaries"][0];
+        assert_eq!((&summary["scope"], &summary["text"]), (&json!("document"), &json!("Terms.")));
     }
 }

@@ -103,8 +103,12 @@ async fn of_document(client: &Client, show: &Show) -> Result<View> {
 async fn to_document(client: &Client, to: &To) -> Result<View> {
     let document_id = id_of(client, &to.item.item).await?;
     let found = collect(to.limit, async |page_size, page_token| {
-        let request =
-            v1::ListLinkingDocumentsRequest { document_id: document_id.clone(), page_size, page_token, skip: 0 };
+        let request = v1::ListLinkingDocumentsRequest {
+            document_id: document_id.clone(),
+            page_size,
+            page_token,
+            ..Default::default()
+        };
         let page = answer(client.links().list_linking_documents(request)).await?;
         Ok((page.links, page.next_page_token))
     });
@@ -121,7 +125,7 @@ async fn to_document(client: &Client, to: &To) -> Result<View> {
 
 async fn missing_targets(client: &Client, limit: usize) -> Result<View> {
     let found = collect(limit, async |page_size, page_token| {
-        let request = v1::ListMissingLinksRequest { page_size, page_token, skip: 0 };
+        let request = v1::ListMissingLinksRequest { page_size, page_token, ..Default::default() };
         let page = answer(client.links().list_missing_links(request)).await?;
         Ok((page.links, page.next_page_token))
     });

@@ -1,4 +1,4 @@
-//! Data commands: documents, schemas, prompts, tags, extractions, jobs, webhooks, users and the organization, for scripts
+//! Data commands: documents, collections, schemas, prompts, tags, extractions, jobs, webhooks, users and the organization, for scripts
 //! and people.
 //!
 //! A command uses a server, or with `--data` the stores of a folder in this process. It returns a [`View`], which
@@ -6,6 +6,7 @@
 
 pub(crate) mod ask;
 pub(crate) mod batch;
+pub(crate) mod collection;
 pub(crate) mod dictionary;
 mod dictionary_question;
 pub(crate) mod document;
@@ -31,6 +32,8 @@ pub(crate) mod schema;
 pub(crate) mod search;
 mod selection;
 pub(crate) mod stack;
+mod stack_agent;
+mod stack_changes;
 pub(crate) mod tag;
 pub(crate) mod user;
 pub(crate) mod webhook;

@@ -1,7 +1,5 @@
 //! `folio search`: passages of documents, and answers to questions from them.
 
-use std::collections::BTreeMap;
-
 use anyhow::Result;
 use folio_proto::v1;
 use folio_types::Timestamp;
@@ -9,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::document::entry;
 use super::output::View;
-use super::{DataArguments, tag};
+use super::{DataArguments, collection, tag};
 use crate::client::{Client, answer};
 use crate::terminal::note;
 use crate::{documents, names};
@@ -36,8 +34,8 @@ pub(crate) struct Arguments {
     /// Only passages in this language, such as de; may be given several times.
     #[arg(long = "language", value_name = "CODE")]
     languages: Vec<String>,
-    /// Only passages of documents in this collection, by id; may be given several times.
-    #[arg(long = "collection", value_name = "ID")]
+    /// Only passages of documents in this collection, by id or name; may be given several times.
+    #[arg(long = "collection", value_name = "COLLECTION")]
     collections: Vec<String>,
     /// Start of the period of the uploads, such as 2026-05-01T00:00:00Z [default: the first upload].
     #[arg(long, value_name = "TIME")]
@@ -90,7 +88,7 @@ impl Arguments {
             start_time: self.from.map(folio_proto::time::to_proto),
             end_time: self.until.map(folio_proto::time::to_proto),
             languages: self.languages.clone(),
-            collection_ids: self.collections.clone(),
+            collection_ids: collection::ids(client, &self.collections).await?,
         })
     }
 }
@@ -134,9 +132,8 @@ fn note_gaps(parts: [(&str, Option<&v1::SearchPart>); 3]) {
 
 fn row(passage: &v1::FoundPassage) -> Value {
     let rank = |rank: Option<&v1::PassageRank>| rank.map(|rank| json!({ "rank": rank.rank, "score": rank.score }));
-    let highlight = |word: &v1::PassageHighlight| json!({ "start": word.start, "end": word.end });
-    let metadata: BTreeMap<&str, &str> =
-        passage.metadata_pairs.iter().map(|pair| (pair.key.as_str(), pair.value.as_str())).collect();
+    let highlight = |word: &v1::PassageHighlight| json!({ "start": word.start, "end": word.end, "area": word.area.as_ref().map(area) });
+    let pair = |pair: &v1::PassageMetadata| json!({ "key": pair.key, "value": pair.value });
     json!({
         "document_id": passage.document_id,
         "document_name": passage.document_name,
@@ -150,10 +147,17 @@ fn row(passage: &v1::FoundPassage) -> Value {
         "dense": rank(passage.dense.as_ref()),
         "relevance": passage.relevance,
         "highlights": passage.highlights.iter().map(highlight).collect::<Vec<_>>(),
-        "metadata": metadata,
+        "areas": passage.areas.iter().map(area).collect::<Vec<_>>(),
+        "metadata_pairs": passage.metadata_pairs.iter().map(pair).collect::<Vec<_>>(),
         "snippet": snippet(passage),
         "text": passage.text,
     })
+}
+
+/// Returns a rectangle in fractions of its page.
+fn area(area: &v1::PassageArea) -> Value {
+    let v1::BoundingBox { left, top, right, bottom } = area.bounding_box.unwrap_or_default();
+    json!({ "page": area.page, "left": left, "top": top, "right": right, "bottom": bottom })
 }
 
 /// Returns the part of a passage around its first word that matches.
@@ -175,6 +179,7 @@ fn answered(found: &v1::AskResponse) -> View {
             "section": citation.section_titles.join(" > "),
             "page": citation.page,
             "quote": citation.quote,
+            "areas": citation.areas.iter().map(area).collect::<Vec<_>>(),
         })
     };
     let lines = found.citations.iter().map(|citation| {
@@ -224,7 +229,17 @@ mod tests {
 
     #[test]
     fn a_passage_is_a_row_of_a_table() {
-        let rows = vec![row(&passage("Payable within 30 days.", Some(0)))];
+        let pair = |value: &str| v1::PassageMetadata { key: "image_id".to_owned(), value: value.to_owned() };
+        let area =
+            v1::PassageArea { page: 2, bounding_box: Some(v1::BoundingBox { right: 0.5, ..Default::default() }) };
+        let found = v1::FoundPassage {
+            areas: vec![area],
+            metadata_pairs: vec![pair("one"), pair("two")],
+            ..passage("Payable within 30 days.", Some(0))
+        };
+        let rows = vec![row(&found)];
+        assert_eq!((&rows[0]["areas"][0]["page"], &rows[0]["areas"][0]["right"]), (&json!(2), &json!(0.5)));
+        assert_eq!(rows[0]["metadata_pairs"][1], json!({ "key": "image_id", "value": "two" }));
         let table = View::list(["document_name", "page", "section", "snippet"], rows).render(Format::Table);
         assert!(table.contains("a.pdf") && table.contains("Terms > Payment"), "{table}");
         assert!(table.contains("Payable within 30 days."), "{table}");

@@ -13,7 +13,7 @@ use super::job::word;
 use super::output::View;
 use super::{
     DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, job, parsed, present, read_text,
-    tag, time,
+    stack_agent, stack_changes, tag, time,
 };
 use crate::client::{Client, answer, explain};
 use crate::names::Choice;
@@ -21,7 +21,7 @@ use crate::terminal::note;
 use crate::{documents, names};
 
 /// Maximum size of a file with columns, in bytes.
-const COLUMNS_BYTES: usize = 1024 * 1024;
+pub(super) const COLUMNS_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -39,18 +39,32 @@ pub(crate) enum Command {
     /// Delete a stack. Its documents remain.
     #[command(visible_alias = "rm")]
     Delete(ItemArguments),
+    /// Change a stack: its name, members, model, review rule or automatic filling.
+    Update(stack_changes::Changes),
+    /// Send a message to the agent of the stack, which proposes columns and fills or corrects rows.
+    Message(stack_agent::Message),
+    /// Approve or reject the calls of the agent that wait, such as proposed columns.
+    Answer(stack_agent::Answer),
     /// Define the columns of the table from a JSON file.
     Columns(Columns),
+    /// Change the definition of one column from a JSON file. Only its cells are filled again.
+    Column(stack_changes::ColumnChange),
     /// Fill the rows with missing cells by a job.
     Fill(Fill),
     /// List the rows of the table, newest first.
     Rows(Rows),
+    /// Print the cells of a row with their evidence.
+    Row(stack_changes::ShowRow),
+    /// Print the stack and its rows, and then each change until a signal stops the command.
+    Watch(stack_changes::Watch),
     /// Set the value of a cell.
     Set(Set),
     /// Approve cells of a row.
     Approve(Review),
     /// Reject cells of a row.
     Reject(Review),
+    /// Withdraw the decisions about cells of a row.
+    Reset(Review),
     /// List documents with the same key and different values.
     Conflicts(Conflicts),
     /// Compute aggregates of the cells.
@@ -87,6 +101,9 @@ pub(crate) struct Create {
     /// Fill rows of new documents without a request.
     #[arg(long)]
     auto_fill: bool,
+    /// Credit that each automatic job may cost [default: no budget].
+    #[arg(long, value_name = "CREDITS", requires = "auto_fill")]
+    auto_fill_budget: Option<u64>,
     #[command(flatten)]
     data: DataArguments,
 }
@@ -261,6 +278,12 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::Add(members) => members.data.run(async |client| change(&client, &members, true).await).await,
         Command::Remove(members) => members.data.run(async |client| change(&client, &members, false).await).await,
         Command::Delete(delete) => delete.data.run(async |client| remove(&client, &delete.item).await).await,
+        Command::Update(changes) => stack_changes::update(changes).await,
+        Command::Message(message) => stack_agent::send(message).await,
+        Command::Answer(decision) => stack_agent::decide(decision).await,
+        Command::Column(column) => stack_changes::redefine(column).await,
+        Command::Row(show) => stack_changes::show_row(show).await,
+        Command::Watch(watch) => stack_changes::watch(watch).await,
         Command::Columns(columns) => columns.data.run(async |client| define(&client, &columns).await).await,
         Command::Fill(fill) => fill.data.run(async |client| start(&client, &fill).await).await,
         Command::Rows(rows) => rows.data.run(async |client| list_rows(&client, &rows).await).await,
@@ -272,6 +295,10 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::Reject(reject) => {
             let decision = v1::FieldDecision::Rejected;
             reject.data.run(async |client| decide(&client, &reject, decision).await).await
+        }
+        Command::Reset(reset) => {
+            let decision = v1::FieldDecision::None;
+            reset.data.run(async |client| decide(&client, &reset, decision).await).await
         }
         Command::Conflicts(conflicts) => conflicts.data.run(async |client| compare(&client, &conflicts).await).await,
         Command::Ask(ask) => ask.data.run(async |client| compute(&client, &ask).await).await,
@@ -290,7 +317,7 @@ async fn stacks(client: &Client, list: &ListArguments) -> Result<View> {
 }
 
 /// Returns the id of a stack that is named by id or name.
-async fn id(client: &Client, what: &str, choose: Choice<v1::Stack>) -> Result<String> {
+pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Stack>) -> Result<String> {
     if what.parse::<StackId>().is_ok() {
         return Ok(what.to_owned());
     }
@@ -304,7 +331,7 @@ async fn find(client: &Client, what: &str) -> Result<v1::Stack> {
     present(answer(client.stacks().get_stack(v1::GetStackRequest { stack_id })).await?.stack)
 }
 
-async fn document_ids(client: &Client, documents: &[String]) -> Result<Vec<String>> {
+pub(super) async fn document_ids(client: &Client, documents: &[String]) -> Result<Vec<String>> {
     let mut ids = Vec::with_capacity(documents.len());
     for document in documents {
         ids.push(documents::find(client, document, names::choose).await?.document_id);
@@ -328,7 +355,7 @@ async fn make(client: &Client, create: &Create) -> Result<View> {
         rule: has_rule.then_some(rule),
         model: create.model.clone(),
         review_rule,
-        auto_fill: create.auto_fill.then(v1::StackAutoFill::default),
+        auto_fill: create.auto_fill.then_some(v1::StackAutoFill { credit_budget: create.auto_fill_budget }),
         ..v1::Stack::default()
     };
     let request = v1::CreateStackRequest { stack: Some(stack), ..Default::default() };
@@ -364,7 +391,11 @@ async fn define(client: &Client, columns: &Columns) -> Result<View> {
 
 fn column_definitions(text: &str) -> Result<Vec<v1::StackColumn>> {
     let columns: Vec<NewColumn> = serde_json::from_str(text).context("the columns are invalid")?;
-    let column = |column: NewColumn| v1::StackColumn {
+    Ok(columns.into_iter().map(column).collect())
+}
+
+pub(super) fn column(column: NewColumn) -> v1::StackColumn {
+    v1::StackColumn {
         name: column.name,
         r#type: v1::StackColumnType::from(column.kind).into(),
         description: column.description,
@@ -372,8 +403,7 @@ fn column_definitions(text: &str) -> Result<Vec<v1::StackColumn>> {
         unit: column.unit.unwrap_or_default(),
         enum_values: column.values,
         revision: 0,
-    };
-    Ok(columns.into_iter().map(column).collect())
+    }
 }
 
 async fn start(client: &Client, fill: &Fill) -> Result<View> {
@@ -408,7 +438,7 @@ async fn list_rows(client: &Client, rows: &Rows) -> Result<View> {
     Ok(View::list(["document", "values", "missing_columns", "waiting"], rows))
 }
 
-async fn row_ids(client: &Client, row: &Row) -> Result<(String, String)> {
+pub(super) async fn row_ids(client: &Client, row: &Row) -> Result<(String, String)> {
     let stack_id = id(client, &row.stack, names::choose).await?;
     Ok((stack_id, documents::find(client, &row.document, names::choose).await?.document_id))
 }
@@ -511,7 +541,7 @@ async fn write(client: &Client, request: v1::ExportTableRequest, to: Option<&Pat
     destination.finish()
 }
 
-fn shown(stack: &v1::Stack) -> Value {
+pub(super) fn shown(stack: &v1::Stack) -> Value {
     let column = |column: &v1::StackColumn| {
         json!({
             "name": column.name, "type": type_name(column.r#type()), "description": column.description,
@@ -536,7 +566,7 @@ fn type_name(kind: v1::StackColumnType) -> &'static str {
     ColumnType::try_from(kind).map_or("", ColumnType::as_str)
 }
 
-fn row(row: &v1::StackRow) -> Value {
+pub(super) fn row(row: &v1::StackRow) -> Value {
     let value = |cell: &v1::StackCell| {
         let value = cell.value_json.as_deref().map_or(Value::Null, parsed);
         (cell.column.clone(), value)

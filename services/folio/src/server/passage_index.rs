@@ -22,7 +22,7 @@ use super::cluster::Cluster;
 use super::stores::with_setting;
 use crate::settings::{self, Settings};
 
-/// Interval between two removals of indexes that moved to other nodes.
+/// Maximum interval between two removals of indexes that moved to other nodes.
 const MISPLACED_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(crate) struct OpenIndex {
@@ -106,8 +106,8 @@ pub(crate) async fn open(
     let holders = base.stores.index_holders();
     let node = Arc::new(NodeIndex::new(embedded(folder()?)?, holders, Arc::new(membership.clone()), &address));
     let mut tasks = JoinSet::new();
-    let maintained = Arc::clone(&node);
-    tasks.spawn(async move { maintain(&maintained, MISPLACED_INTERVAL).await });
+    let (maintained, interval) = (Arc::clone(&node), MISPLACED_INTERVAL.min(settings.index.sweep_interval));
+    tasks.spawn(async move { maintain(&maintained, interval).await });
     let placement = membership.clone();
     let is_responsible: IsResponsible =
         Arc::new(move |org: &OrgId| placement.node_of(org).is_some_and(|placed| placed == address));

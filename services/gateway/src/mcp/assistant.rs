@@ -1,9 +1,9 @@
 //! The tool `ask`: a question to the assistant, whose answer has a type and sources.
 
-use folio_history::command::{ChatCommand, IfBusy};
+use folio_history::command::ChatCommand;
 use folio_history::event::{TurnStatus, TurnView};
-use folio_types::profile::{ASSISTANT_PROFILE, NodeKind};
-use folio_types::{DocumentId, Error, Result, ThreadId, limits};
+use folio_resources::CollectionId;
+use folio_types::{DocumentId, Result, TagId, ThreadId, limits};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,7 @@ use super::Client;
 use super::call::{self, Outcome};
 use super::message::Failure;
 use super::tools::{parse, tool};
+use crate::assistant_question::{Question, typed_answer};
 use crate::json_member::set_member;
 
 pub(super) const ASK: &str = "ask";
@@ -21,6 +22,10 @@ struct Arguments {
     question: String,
     #[serde(default)]
     document_ids: Vec<DocumentId>,
+    #[serde(default)]
+    tag_ids: Vec<TagId>,
+    #[serde(default)]
+    collection_ids: Vec<CollectionId>,
     thread_id: Option<ThreadId>,
 }
 
@@ -30,11 +35,15 @@ pub(super) fn description() -> Value {
         for a summary, or for a calculation from numbers in documents; search only finds passages. A model of the organization \
         answers, which costs credit. Returns type (AnswerResponse, SummarizationResponse or CalculationResponse), answer (with \
         sources and passages: document_id, document_name, page, quote) and thread_id for a further question.";
-    let max = limits::DOCUMENTS_PER_THREAD;
+    let (max, mentions) = (limits::DOCUMENTS_PER_THREAD, limits::MENTIONS_MAX);
     let properties = json!({
         "question": { "type": "string", "description": "The question, the request for a summary, or the calculation." },
         "document_ids": { "type": "array", "items": { "type": "string" }, "maxItems": max,
             "description": "Only these documents, by ids from search_documents. Only without thread_id. Default: all." },
+        "tag_ids": { "type": "array", "items": { "type": "string" }, "maxItems": mentions,
+            "description": "Only documents with all of these tags, by ids from list_tags. Default: no condition." },
+        "collection_ids": { "type": "array", "items": { "type": "string" }, "maxItems": mentions,
+            "description": "Only documents in any of these collections, by ids. Default: no condition." },
         "thread_id": { "type": "string", "description": "The thread_id of an earlier result, to continue its conversation. \
             Default: a new conversation." },
     });
@@ -48,21 +57,15 @@ pub(super) async fn ask(
     params: &Map<String, Value>,
 ) -> Result<Outcome, Failure> {
     let request_id = call::request_id(params)?;
-    let Arguments { question, document_ids, thread_id } = match parse(arguments) {
-        Ok(arguments) => arguments,
+    let Arguments { question: text, document_ids: documents, tag_ids: tags, collection_ids: collections, thread_id } =
+        match parse(arguments) {
+            Ok(arguments) => arguments,
+            Err(error) => return Ok(Outcome::Ended(call::refused(error))),
+        };
+    let question = Question { text, documents, tags, collections, thread: thread_id };
+    let command = match question.command() {
+        Ok(command) => ChatCommand { request_id, ..command },
         Err(error) => return Ok(Outcome::Ended(call::refused(error))),
-    };
-    if question.trim().is_empty() || question.len() > limits::USER_TEXT_BYTES {
-        let problem = format!("must not be blank and must have at most {} bytes", limits::USER_TEXT_BYTES);
-        return Ok(Outcome::Ended(call::refused(Error::invalid_field("question", problem))));
-    }
-    let command = ChatCommand {
-        profile: Some(ASSISTANT_PROFILE.to_owned()),
-        documents: document_ids,
-        thread: thread_id,
-        if_busy: IfBusy::Enqueue,
-        request_id,
-        ..ChatCommand::new(question)
     };
     let events = match client.run(command).await {
         Ok(events) => events,
@@ -76,9 +79,7 @@ pub(super) async fn ask(
 
 /// Returns the typed answer of a completed turn, else its state.
 fn result(view: &TurnView) -> Value {
-    let nodes = view.rounds.iter().rev().filter_map(|round| round.node.as_deref());
-    let mut answers = nodes.filter(|node| node.kind == NodeKind::Answer && view.status == TurnStatus::Completed);
-    let answer = answers.find_map(|node| Some((&node.answer_type, node.end.as_ref()?.answer.as_ref()?)));
+    let answer = typed_answer(&view.rounds).filter(|_| view.status == TurnStatus::Completed);
     let Some((answer_type, answer)) = answer else { return call::result(view) };
     let content = json!({ "type": answer_type, "answer": answer, "thread_id": view.turn.thread });
     let mut result = call::content(&content, false);
@@ -91,6 +92,7 @@ mod tests {
     use folio_history::event::RoundView;
     use folio_history::journal::{NodeEnd, RoundNode};
     use folio_types::TurnId;
+    use folio_types::profile::NodeKind;
 
     use super::*;
 

@@ -1,18 +1,18 @@
-//! Tool calls about a document: turns with a direct call.
+//! Tool calls about a document or a stack: turns with a direct call.
 
 use folio_history::command::{ChatCommand, DirectCall, IfBusy};
 use folio_history::event::{CallView, ResultView, TurnStatus, TurnView};
 use folio_history::journal::CallStatus;
 use folio_history::peer::EventStream;
 use folio_operations::conversations::GetTurn;
-use folio_types::{DocumentId, Error, Reason, RequestId, Result, TurnId, limits};
+use folio_types::{DocumentId, Error, Reason, RequestId, Result, StackId, TurnId, limits};
 use futures::StreamExt as _;
 use serde_json::{Map, Value, json};
 
 use super::Client;
 use super::approval::{self, Waiting, waiting};
 use super::message::{Failure, Protocol};
-use super::tools::DOCUMENT;
+use super::stack_calls::{self, STACK};
 use crate::http_status::public;
 use crate::json_member::set_member;
 
@@ -28,29 +28,43 @@ pub(super) enum Outcome {
     Elicits(Box<Waiting>),
 }
 
-/// Runs a call about a document, or continues one that waited for an answer of the user.
+/// The resource that a direct call is about.
+enum CallSubject {
+    Document(DocumentId),
+    Stack(StackId),
+}
+
+impl CallSubject {
+    /// Removes the argument that names the subject. Error: the argument is missing or malformed.
+    fn take(argument: &str, arguments: &mut Map<String, Value>) -> Result<Self> {
+        let hint = format!("search_{argument}s returns ids");
+        let Some(Value::String(text)) = arguments.remove(argument) else {
+            return Err(Error::invalid_field(argument, format!("is missing: pass the id of a {argument}; {hint}")));
+        };
+        let subject = if argument == STACK {
+            text.parse::<StackId>().map(Self::Stack)
+        } else {
+            text.parse::<DocumentId>().map(Self::Document)
+        };
+        subject.map_err(|error| Error::invalid(error.reason, format!("{argument}: {}; {hint}", error.message)))
+    }
+}
+
+/// Runs a call about a document or a stack, or continues one that waited for an answer of the user. `argument`: the one that names
+/// the subject, [`DOCUMENT`](super::tools::DOCUMENT) or [`STACK`].
 pub(super) async fn run(
     client: &Client,
     tool: String,
-    mut arguments: Map<String, Value>,
+    (argument, mut arguments): (&str, Map<String, Value>),
     params: &Map<String, Value>,
 ) -> Result<Outcome, Failure> {
     if let Some(state) = params.get("requestState") {
         return approval::resume(client, &tool, state, params.get("inputResponses")).await;
     }
     let request_id = request_id(params)?;
-    let document: DocumentId = match arguments.remove(DOCUMENT) {
-        Some(Value::String(text)) => match text.parse::<DocumentId>() {
-            Ok(document) => document,
-            Err(error) => {
-                let message = format!("{DOCUMENT}: {}; search_documents returns ids", error.message);
-                return Ok(Outcome::Ended(refused(Error::invalid(error.reason, message))));
-            }
-        },
-        _ => {
-            let problem = "is missing: pass the id of a document; search_documents returns ids";
-            return Ok(Outcome::Ended(refused(Error::invalid_field(DOCUMENT, problem))));
-        }
+    let subject = match CallSubject::take(argument, &mut arguments) {
+        Ok(subject) => subject,
+        Err(error) => return Ok(Outcome::Ended(refused(error))),
     };
     let arguments = Value::Object(arguments);
     let bytes = arguments.to_string().len();
@@ -58,7 +72,7 @@ pub(super) async fn run(
         let message = format!("the arguments have {bytes} bytes; the maximum is {}", limits::ARGUMENTS_BYTES);
         return Ok(Outcome::Ended(refused(Error::invalid(Reason::TooLarge, message))));
     }
-    match start(client, document, (&tool, &arguments), request_id).await {
+    match start(client, &subject, (&tool, &arguments), request_id).await {
         Ok(events) => follow(client, events).await,
         Err(error) if error.reason == Reason::UnknownTool => {
             let message = format!("no tool has the name {tool:?}; tools/list returns the names");
@@ -79,26 +93,45 @@ pub(super) fn request_id(params: &Map<String, Value>) -> Result<Option<RequestId
 /// same thread, because full threads still answer it.
 async fn start(
     client: &Client,
-    document: DocumentId,
+    subject: &CallSubject,
     (tool, arguments): (&str, &Value),
     request_id: Option<RequestId>,
 ) -> Result<EventStream> {
     let mut over = None;
     for thread_number in 1..=limits::DIRECT_CALL_THREADS_MAX {
         let call = DirectCall { tool: tool.to_owned(), arguments: arguments.clone(), thread_number };
-        let command = ChatCommand {
-            documents: vec![document.clone()],
-            direct_call: Some(call),
-            if_busy: IfBusy::Enqueue,
-            request_id: request_id.clone(),
-            ..ChatCommand::new(format!("Run the tool {tool}."))
-        };
-        match client.run(command).await {
+        match start_in(client, subject, call, request_id.clone()).await {
             Err(error) if is_over(&error) => over = Some(error),
             started => return started,
         }
     }
     Err(over.unwrap_or_else(|| Error::internal("a direct call has no thread")))
+}
+
+/// Starts the turn of a call in the thread with the number of the call.
+async fn start_in(
+    client: &Client,
+    subject: &CallSubject,
+    call: DirectCall,
+    request_id: Option<RequestId>,
+) -> Result<EventStream> {
+    let text = format!("Run the tool {}.", call.tool);
+    let (documents, thread, thread_number) = match subject {
+        CallSubject::Document(document) => (vec![document.clone()], None, call.thread_number),
+        // The number of a call in a named thread is 1.
+        CallSubject::Stack(stack) => {
+            (Vec::new(), Some(stack_calls::thread(client, stack, call.thread_number).await?), 1)
+        }
+    };
+    let command = ChatCommand {
+        documents,
+        thread,
+        direct_call: Some(DirectCall { thread_number, ..call }),
+        if_busy: IfBusy::Enqueue,
+        request_id,
+        ..ChatCommand::new(text)
+    };
+    client.run(command).await
 }
 
 /// Returns true if the thread takes no further turn: it is full or was deleted.
@@ -287,6 +320,25 @@ mod tests {
         assert!(is_over(&Error::not_found("thread", "thr_x")));
         assert!(!is_over(&Error::not_found("document", "doc_x")));
         assert!(!is_over(&Error::precondition(Reason::TurnPending, "pending")));
+    }
+
+    #[test]
+    fn the_subject_of_a_call_is_removed_from_its_arguments() {
+        let stack = StackId::derive(&["s"]);
+        let take = |argument: &str, value: Value| {
+            let mut arguments = value.as_object().unwrap().clone();
+            let subject = CallSubject::take(argument, &mut arguments);
+            (subject, arguments)
+        };
+        let (subject, rest) = take(STACK, json!({ "stack": stack, "columns": [] }));
+        assert!(matches!(subject, Ok(CallSubject::Stack(id)) if id == stack));
+        assert_eq!(Value::Object(rest), json!({ "columns": [] }));
+        for (argument, value) in
+            [("stack", json!({})), ("document", json!({ "document": 7 })), ("stack", json!({ "stack": "x" }))]
+        {
+            let error = take(argument, value).0.err().unwrap();
+            assert!(error.to_string().contains(&format!("search_{argument}s")), "{error}");
+        }
     }
 
     #[test]

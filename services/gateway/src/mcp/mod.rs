@@ -12,9 +12,12 @@
 mod approval;
 mod assistant;
 mod call;
+mod collections;
+mod links;
 mod message;
 mod passages;
 mod resources;
+mod stack_calls;
 mod stacks;
 mod tools;
 

@@ -1,4 +1,4 @@
-//! The tools that read the tables of stacks. They are operations; other faces write the tables.
+//! The tools that read the tables of stacks. They are operations.
 
 use folio_operations::stack_rows::{ListStackRows, RowView};
 use folio_operations::stack_tables::{AskTable, ListStackConflicts, RequestedAggregate, TableAnswer};

@@ -1,4 +1,4 @@
-//! The tools: those of conversations about one document, and operations on documents, stacks and turns.
+//! The tools: those of conversations about one document or one stack, and operations on documents, stacks and turns.
 
 use folio_history::command::ChatCommand;
 use folio_history::journal::Access;
@@ -16,8 +16,11 @@ use serde_json::{Map, Value, json};
 use super::Client;
 use super::assistant;
 use super::call::{self, Outcome};
+use super::collections;
+use super::links;
 use super::message::Failure;
 use super::passages;
+use super::stack_calls;
 use super::stacks;
 
 const SEARCH_DOCUMENTS: &str = "search_documents";
@@ -52,12 +55,15 @@ pub(super) async fn list(client: &Client) -> Result<Value, Failure> {
         });
         tools.push(tool(SEARCH_DOCUMENTS, text, (properties, &[]), true));
     }
-    tools.extend(passages::tools().into_iter().filter(|(declaration, _)| may(declaration)).map(|(_, tool)| tool));
+    let of_documents = passages::tools().into_iter().chain(links::tools()).chain([collections::description()]);
+    tools.extend(of_documents.filter(|(declaration, _)| may(declaration)).map(|(_, tool)| tool));
     tools.extend(stacks::list(client));
+    tools.extend(stack_calls::list(client)?);
     if may(&ChatCommand::DECLARATION) {
         tools.push(assistant::description());
         let profile = registry()?.profile(DOCUMENT_PROFILE)?;
-        tools.extend(profile.specs().filter(|spec| spec.name != FIND_TOOLS).map(conversation_tool));
+        let specs = profile.specs().filter(|spec| spec.name != FIND_TOOLS);
+        tools.extend(specs.map(|spec| conversation_tool(spec, (DOCUMENT, DOCUMENT_TEXT))));
     }
     let turn_id = || json!({ "turn_id": { "type": "string", "description": "The turn_id of an earlier result." } });
     if may(&GetTurn::DECLARATION) {
@@ -92,16 +98,16 @@ pub(super) fn tool(
     })
 }
 
-/// Describes a tool of conversations, with the argument that names the document.
-fn conversation_tool(spec: &ToolSpec) -> Value {
+/// Describes a tool of conversations, with the argument that names the document or the stack.
+pub(super) fn conversation_tool(spec: &ToolSpec, (argument, description): (&str, &str)) -> Value {
     let mut schema = spec.parameters.clone();
-    let document = json!({ "type": "string", "description": DOCUMENT_TEXT });
+    let subject = json!({ "type": "string", "description": description });
     if let Some(schema) = schema.as_object_mut() {
         if let Some(properties) = schema.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
-            properties.insert(DOCUMENT.to_owned(), document);
+            properties.insert(argument.to_owned(), subject);
         }
         if let Some(required) = schema.entry("required").or_insert_with(|| json!([])).as_array_mut() {
-            required.push(DOCUMENT.into());
+            required.push(argument.into());
         }
     }
     let is_read_only = spec.access == Access::ReadOnly;
@@ -128,14 +134,21 @@ pub(super) async fn call(client: &Client, mut params: Map<String, Value>) -> Res
         SEARCH_DOCUMENTS => search(client, arguments).await,
         passages::SEARCH => passages::search(client, arguments).await,
         passages::GET_SECTION => passages::section(client, arguments).await,
+        links::LIST_DOCUMENT_LINKS => links::of_document(client, arguments).await,
+        links::LIST_MISSING_LINKS => links::missing(client, arguments).await,
+        collections::SEARCH_COLLECTIONS => collections::search(client, arguments).await,
         assistant::ASK => return assistant::ask(client, arguments, &params).await,
         stacks::SEARCH_STACKS => stacks::search(client, arguments).await,
         stacks::LIST_STACK_ROWS => stacks::rows(client, arguments).await,
         stacks::ASK_STACK => stacks::ask(client, arguments).await,
         stacks::FIND_STACK_CONFLICTS => stacks::conflicts(client, arguments).await,
+        stack_calls::FILL_STACK => stack_calls::fill(client, arguments, &params).await?,
         GET_TURN => get_turn(client, arguments).await,
         CANCEL_TURN => cancel_turn(client, arguments).await,
-        _ => return call::run(client, name, arguments, &params).await,
+        _ => {
+            let argument = if stack_calls::is_call(&name, &arguments)? { stack_calls::STACK } else { DOCUMENT };
+            return call::run(client, name, (argument, arguments), &params).await;
+        }
     };
     Ok(Outcome::Ended(result.unwrap_or_else(call::refused)))
 }
@@ -216,7 +229,7 @@ mod tests {
         for spec in profile.specs() {
             let own = spec.parameters["properties"].as_object().unwrap();
             assert!(!own.contains_key(DOCUMENT), "{}", spec.name);
-            let tool = conversation_tool(spec);
+            let tool = conversation_tool(spec, (DOCUMENT, DOCUMENT_TEXT));
             let schema = &tool["inputSchema"];
             assert_eq!(schema["properties"].as_object().unwrap().len(), own.len() + 1, "{}", spec.name);
             assert!(schema["required"].as_array().unwrap().contains(&json!(DOCUMENT)), "{}", spec.name);

@@ -1,20 +1,21 @@
 //! The route of the assistant: a question that is answered when its turn has ended. No client of DocRouter calls it.
 
-use folio_history::command::{ChatCommand, IfBusy};
-use folio_history::event::{EventKind, RoundView};
+use folio_history::command::ChatCommand;
+use folio_history::event::EventKind;
 use folio_resources::fields;
 use folio_types::budget::check_credit_budget;
-use folio_types::profile::{ASSISTANT_PROFILE, NodeKind};
 use folio_types::{Error, Reason, ThreadId, limits};
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::chat::require_mentioned;
 use super::endpoint::post;
 use super::extract::{Client, Json};
 use super::reply::Reply;
 use super::routes::{Level, Route, org_path, route};
+use crate::assistant_question::{Question, typed_answer};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![route::<ChatCommand>(Level::Own, post(org_path!("/assistant/ask"), ask))]
@@ -27,6 +28,10 @@ struct AssistantQuestion {
     question: String,
     /// Only these documents, at most 100. Only without `thread_id`. Null or empty: all documents of the organization.
     document_ids: Option<Vec<String>>,
+    /// Only documents with all of these tags, at most 20 with the collections. Null or empty: no condition.
+    tag_ids: Option<Vec<String>>,
+    /// Only documents in any of these collections. Null or empty: no condition.
+    collection_ids: Option<Vec<String>>,
     /// The conversation that the question continues. Null: a new one.
     thread_id: Option<String>,
     /// The model. Default: that of the conversation, or the default model of the organization.
@@ -55,6 +60,7 @@ struct AssistantAnswer {
 
 async fn ask(client: Client, Json(body): Json<AssistantQuestion>) -> Reply<Json<AssistantAnswer>> {
     let command = ChatCommand { request_id: client.request_id().cloned(), ..body.command()? };
+    require_mentioned(&client, &command.mentions).await?;
     let mut events = client.bounded(client.run(command).await?);
     while let Some(event) = events.next().await {
         let event = event?;
@@ -63,8 +69,8 @@ async fn ask(client: Client, Json(body): Json<AssistantQuestion>) -> Reply<Json<
                 let (answer_type, answer) =
                     typed_answer(&rounds).ok_or_else(|| unfinished("it has no typed answer"))?;
                 return Ok(Json(AssistantAnswer {
-                    answer_type,
-                    answer,
+                    answer_type: answer_type.to_owned(),
+                    answer: answer.clone(),
                     text,
                     thread_id: event.turn.thread.to_string(),
                     turn_id: event.turn.to_string(),
@@ -86,31 +92,23 @@ async fn ask(client: Client, Json(body): Json<AssistantQuestion>) -> Reply<Json<
 
 impl AssistantQuestion {
     fn command(self) -> Result<ChatCommand, Error> {
-        if self.question.trim().is_empty() || self.question.len() > limits::USER_TEXT_BYTES {
-            let message = format!("must not be blank and must have at most {} bytes", limits::USER_TEXT_BYTES);
-            return Err(Error::invalid_field("question", message));
-        }
-        let documents = self.document_ids.unwrap_or_default();
+        let ids = |ids: Option<Vec<String>>| ids.unwrap_or_default();
         let thread = self.thread_id.filter(|id| !id.is_empty());
         let thread = thread.map(|id| id.parse::<ThreadId>()).transpose();
-        Ok(ChatCommand {
-            profile: Some(ASSISTANT_PROFILE.to_owned()),
-            documents: fields::ids("document_ids", &documents, limits::DOCUMENTS_PER_THREAD)?,
+        let question = Question {
+            text: self.question,
+            documents: fields::ids("document_ids", &ids(self.document_ids), limits::DOCUMENTS_PER_THREAD)?,
+            tags: fields::tags("tag_ids", &ids(self.tag_ids))?,
+            collections: fields::ids("collection_ids", &ids(self.collection_ids), limits::MENTIONS_MAX)?,
             thread: thread
                 .map_err(|error| Error::invalid_field("thread_id", error.message).with_reason(error.reason))?,
+        };
+        Ok(ChatCommand {
             model: self.model.filter(|model| !model.is_empty()),
             credit_budget: check_credit_budget(self.credit_budget)?,
-            if_busy: IfBusy::Enqueue,
-            ..ChatCommand::new(self.question)
+            ..question.command()?
         })
     }
-}
-
-/// Returns the type and the answer of the node that answered.
-fn typed_answer(rounds: &[RoundView]) -> Option<(String, Value)> {
-    let mut nodes = rounds.iter().rev().filter_map(|round| round.node.as_deref());
-    let node = nodes.find(|node| node.kind == NodeKind::Answer)?;
-    Some((node.answer_type.clone(), node.end.as_ref()?.answer.clone()?))
 }
 
 fn unfinished(reason: &str) -> Error {

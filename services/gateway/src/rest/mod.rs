@@ -9,6 +9,7 @@
 mod access_tokens;
 mod assistant;
 mod chat;
+mod collections;
 mod completions;
 mod dictionary;
 mod dictionary_questions;
@@ -18,6 +19,7 @@ mod endpoint;
 mod extract;
 mod failure;
 mod grid;
+mod ingestions;
 mod links;
 mod list;
 mod llm_run;
@@ -37,7 +39,9 @@ mod sign_in;
 mod stack_tables;
 mod stacks;
 mod streamed;
+mod structure;
 mod tags;
+mod tool_uses;
 mod unserved;
 mod upload;
 mod uploads;
@@ -68,10 +72,14 @@ fn resources() -> Vec<Vec<Route>> {
         dictionary::routes(),
         dictionary_questions::routes(),
         links::routes(),
+        structure::routes(),
+        collections::routes(),
+        ingestions::routes(),
         retrieval::routes(),
         stacks::routes(),
         stack_tables::routes(),
         assistant::routes(),
+        tool_uses::routes(),
         schemas::routes(),
         prompts::routes(),
         models::routes(),

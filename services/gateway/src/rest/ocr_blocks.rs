@@ -1,6 +1,6 @@
 //! The words of a page as blocks, which clients of DocRouter read as those of Textract.
 
-use folio_resources::{BoundingBox, WordBoxes};
+use folio_resources::{BoundingBox, TextLine, WordBoxes};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -95,19 +95,15 @@ pub(super) fn of_page(page: u32, text: &str, boxes: &WordBoxes) -> Vec<Block> {
             page,
         }
     };
-    let (mut below, mut lines, mut position) = (Vec::new(), Vec::new(), 0_usize);
-    for line in text.lines() {
-        let mut words = Vec::new();
-        let mut area: Option<BoundingBox> = None;
-        for word in line.split_whitespace() {
-            if let Some(found) = boxes.fractions(position) {
-                area = Some(area.map_or(found, |area| area.union(found)));
-                let id = format!("p{page}-w{position}");
-                words.push(block("WORD", id, Some(word.to_owned()), found, Vec::new()));
-            }
-            position += 1;
-        }
+    let of_page: Vec<&str> = text.split_whitespace().collect();
+    let word = |position: usize| {
+        let text = of_page.get(position).map(|word| (*word).to_owned());
+        Some(block("WORD", format!("p{page}-w{position}"), text, boxes.fractions(position)?, Vec::new()))
+    };
+    let (mut below, mut lines) = (Vec::new(), Vec::new());
+    for TextLine { words, area } in boxes.lines(text) {
         let Some(area) = area else { continue };
+        let mut words: Vec<Block> = words.filter_map(word).collect();
         let id = format!("p{page}-l{}", lines.len());
         let text = words.iter().filter_map(|word| word.text.as_deref()).collect::<Vec<_>>().join(" ");
         let ids = words.iter().map(|word| word.id.clone()).collect();

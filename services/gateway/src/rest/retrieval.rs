@@ -151,6 +151,15 @@ struct PassageBody {
     highlights: Vec<PassageHighlightBody>,
     /// The words of the passage, one rectangle for each page.
     areas: Vec<PassageAreaBody>,
+    /// Metadata of the document, the position of the passage, its images, and the documents that its links refer to.
+    metadata_pairs: Vec<PassageMetadataBody>,
+}
+
+/// A key and a value of a passage. A key may be repeated.
+#[derive(Debug, Serialize, ToSchema)]
+struct PassageMetadataBody {
+    key: String,
+    value: String,
 }
 
 /// The reason for which a part of a search was not used, or did not consider all passages.
@@ -246,6 +255,12 @@ impl From<Highlight> for PassageHighlightBody {
     }
 }
 
+impl From<(String, String)> for PassageMetadataBody {
+    fn from((key, value): (String, String)) -> Self {
+        Self { key, value }
+    }
+}
+
 impl From<FoundPassage> for PassageBody {
     fn from(found: FoundPassage) -> Self {
         Self {
@@ -263,6 +278,7 @@ impl From<FoundPassage> for PassageBody {
             relevance: found.relevance,
             highlights: found.highlights.into_iter().map(Into::into).collect(),
             areas: found.areas.into_iter().map(Into::into).collect(),
+            metadata_pairs: found.metadata_pairs.into_iter().map(Into::into).collect(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use folio_operations::ListRequest;
 use folio_operations::stacks::{
     CreateStack, CreateStackThread, DefineStackColumns, DeleteStack, FillStack, GetStack, ListStacks, UpdateStack,
+    UpdateStackColumn,
 };
 use folio_resources::{
     AutoFill, CellRule, Column, ColumnType, MemberRule, NewColumn, STACK_COLUMNS_MAX, STACK_ROWS_MAX, Stack,
@@ -33,6 +34,8 @@ pub(super) fn routes() -> Vec<Route> {
         route::<UpdateStack>(Level::Own, put(STACK, update)),
         route::<DeleteStack>(Level::Own, delete(STACK, remove)),
         route::<DefineStackColumns>(Level::Own, put(org_path!("/stacks/{stack_id}/columns"), define)),
+        route::<UpdateStackColumn>(Level::Own, post(org_path!("/stacks/{stack_id}/columns"), redefine)),
+        route::<UpdateStack>(Level::Own, post(org_path!("/stacks/{stack_id}/documents"), change_documents)),
         route::<FillStack>(Level::Own, post(org_path!("/stacks/{stack_id}/fill"), fill)),
         route::<CreateStackThread>(Level::Own, post(org_path!("/stacks/{stack_id}/threads"), create_thread)),
     ]
@@ -115,10 +118,11 @@ pub(super) struct ColumnFields {
 }
 
 impl ColumnFields {
-    fn new_column(self, index: usize) -> Result<NewColumn, Failure> {
+    /// `field`: the name of the column in errors.
+    fn new_column(self, field: &str) -> Result<NewColumn, Failure> {
         let kind = ColumnType::from_name(&self.r#type).ok_or_else(|| {
             let names = ColumnType::ALL.map(ColumnType::as_str).join(", ");
-            Error::invalid_field(format!("columns[{index}].type"), format!("must be one of {names}"))
+            Error::invalid_field(format!("{field}.type"), format!("must be one of {names}"))
         })?;
         let Self { name, description, required, unit, r#enum: values, .. } = self;
         Ok(NewColumn { name, kind, description, required, unit, values })
@@ -137,6 +141,26 @@ impl From<&Column> for ColumnFields {
 struct ColumnList {
     /// The columns in their order.
     columns: Vec<ColumnFields>,
+}
+
+/// The new definition of a column.
+#[derive(Debug, Deserialize, ToSchema)]
+struct ColumnUpdate {
+    /// The present name.
+    column_name: String,
+    /// The whole definition.
+    column: ColumnFields,
+}
+
+/// A change of the documents of a stack without a rule.
+#[derive(Debug, Deserialize, ToSchema)]
+struct DocumentChange {
+    /// Documents to add.
+    #[serde(default)]
+    added_document_ids: Vec<String>,
+    /// Documents to remove. Their rows return if they are added again.
+    #[serde(default)]
+    removed_document_ids: Vec<String>,
 }
 
 /// A stack.
@@ -334,8 +358,42 @@ async fn define(
     if list.columns.len() > STACK_COLUMNS_MAX {
         return Err(Error::invalid_field("columns", format!("has more than {STACK_COLUMNS_MAX} elements")).into());
     }
-    let columns = list.columns.into_iter().enumerate().map(|(index, column)| column.new_column(index));
+    let columns = list.columns.into_iter().enumerate();
+    let columns = columns.map(|(index, column)| column.new_column(&format!("columns[{index}]")));
     let operation = DefineStackColumns { stack_id, columns: columns.collect::<Result<_, _>>()?, etag: client.etag };
+    Ok((&client.run(operation).await?).into())
+}
+
+async fn redefine(
+    client: Client,
+    Id(stack_id): Id<StackId>,
+    Json(ColumnUpdate { column_name, column }): Json<ColumnUpdate>,
+) -> Reply<Versioned<StackBody>> {
+    let column = column.new_column("column")?;
+    let operation = UpdateStackColumn { stack_id, column_name, column, etag: client.etag };
+    Ok((&client.run(operation).await?).into())
+}
+
+async fn change_documents(
+    client: Client,
+    Id(stack_id): Id<StackId>,
+    Json(DocumentChange { added_document_ids, removed_document_ids }): Json<DocumentChange>,
+) -> Reply<Versioned<StackBody>> {
+    if added_document_ids.is_empty() && removed_document_ids.is_empty() {
+        return Err(Error::invalid_field("added_document_ids", "must not be empty if no document is removed").into());
+    }
+    let operation = UpdateStack {
+        stack_id,
+        name: None,
+        description: None,
+        members: None,
+        add_document_ids: fields::ids("added_document_ids", &added_document_ids, STACK_ROWS_MAX)?,
+        remove_document_ids: fields::ids("removed_document_ids", &removed_document_ids, STACK_ROWS_MAX)?,
+        model: None,
+        review_rule: None,
+        auto_fill: None,
+        etag: client.etag,
+    };
     Ok((&client.run(operation).await?).into())
 }
 

@@ -13,7 +13,7 @@ use folio_operations::documents::{
 };
 use folio_operations::{Call, ListPage, ListRequest, Operation};
 use folio_proto::{fields, image_format, status, text_state, v1};
-use folio_resources::{Link, PageImage};
+use folio_resources::{Link, PageImage, TextLine};
 use folio_storage::value::PageText;
 use futures::{StreamExt as _, TryStreamExt as _};
 use tonic::{Request, Response, Streaming};
@@ -139,6 +139,7 @@ impl DocumentService for Api {
                 width: page.boxes.width,
                 height: page.boxes.height,
                 words: page.text.split_whitespace().enumerate().map(word).collect(),
+                lines: page.boxes.lines(&page.text).into_iter().map(text_line).collect(),
             }
         }
     );
@@ -278,6 +279,15 @@ impl DocumentService for Api {
             self.watched(changes.map_ok(|change| v1::WatchDocumentResponse { change: Some(encode(change)) }))
         };
         self.call(request, call, response).await
+    }
+}
+
+fn text_line(TextLine { words, area }: TextLine) -> v1::PageLine {
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    v1::PageLine {
+        first_word: number(words.start),
+        word_count: number(words.len()),
+        bounding_box: area.map(Into::into),
     }
 }
 

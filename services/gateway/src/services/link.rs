@@ -4,13 +4,12 @@ use folio_operations::links::{
     IncomingLink, LinkReport, ListDocumentLinks, ListLinkingDocuments, ListMissingLinks, MissingLink, NamedDocument,
     ResolveDocumentLinks, ResolvedLink,
 };
-use folio_operations::{ListPage, ListRequest};
 use folio_proto::{fields, time, v1};
 use folio_tools::links::LinkStatus;
 use v1::link_service_server::LinkService;
 
-use super::handler::{change, list, read};
-use super::{Api, total_size};
+use super::Api;
+use super::handler::{change, list};
 
 #[tonic::async_trait]
 impl LinkService for Api {
@@ -21,31 +20,18 @@ impl LinkService for Api {
         ListDocumentLinksResponse { links: resolved }
     );
 
-    read!(
+    list!(
         list_linking_documents,
         ListLinkingDocumentsRequest,
-        ListLinkingDocumentsResponse,
-        |request| ListLinkingDocuments {
-            document_id: fields::id("document_id", &request.document_id)?,
-            list: page(request.page_size, request.page_token, request.skip),
-        },
-        |page: ListPage<IncomingLink>| v1::ListLinkingDocumentsResponse {
-            links: page.items.into_iter().map(incoming).collect(),
-            next_page_token: page.next_page_token,
-            total_size: total_size(page.total_size),
-        }
+        ListLinkingDocuments { document_id },
+        ListLinkingDocumentsResponse { links: incoming }
     );
 
-    read!(
+    list!(
         list_missing_links,
         ListMissingLinksRequest,
-        ListMissingLinksResponse,
-        |request| ListMissingLinks { list: page(request.page_size, request.page_token, request.skip) },
-        |page: ListPage<MissingLink>| v1::ListMissingLinksResponse {
-            links: page.items.into_iter().map(missing).collect(),
-            next_page_token: page.next_page_token,
-            total_size: total_size(page.total_size),
-        }
+        ListMissingLinks {},
+        ListMissingLinksResponse { links: missing }
     );
 
     change!(
@@ -63,10 +49,6 @@ impl LinkService for Api {
 }
 
 /// Returns the request of a list without a filter and with one order.
-fn page(page_size: i32, page_token: String, skip: i32) -> ListRequest {
-    ListRequest { page_size, page_token, skip, ..ListRequest::default() }
-}
-
 fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
@@ -102,17 +84,17 @@ fn document(document: &NamedDocument) -> v1::LinkedDocument {
     v1::LinkedDocument { document_id: document.id.to_string(), document_name: document.name.clone() }
 }
 
-fn incoming(link: IncomingLink) -> v1::IncomingLink {
+fn incoming(link: &IncomingLink) -> v1::IncomingLink {
     v1::IncomingLink {
         document: Some(document(&link.document)),
-        target: link.target,
+        target: link.target.clone(),
         create_time: Some(time::to_proto(link.since)),
     }
 }
 
-fn missing(link: MissingLink) -> v1::MissingLink {
+fn missing(link: &MissingLink) -> v1::MissingLink {
     v1::MissingLink {
-        target: link.target,
+        target: link.target.clone(),
         document_ids: link.documents.iter().map(ToString::to_string).collect(),
         has_more_documents: link.has_more,
         create_time: Some(time::to_proto(link.since)),

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::rig::wrong_reply;
 use super::*;
+use crate::turn::Delta;
 
 fn node(name: &str, kind: NodeKind, next: Option<&str>) -> TurnNode {
     TurnNode {
@@ -115,6 +116,21 @@ fn the_answer_is_appended_and_sent_before_the_memory_is_updated() {
 }
 
 #[test]
+fn a_snapshot_contains_no_json_of_a_node_in_progress() {
+    let mut rig = turn();
+    let call = rig.calling().unwrap();
+    let (round, attempt) = (call.round, call.attempt);
+    let deltas = [Delta::Thinking("Is it a sum?".to_owned()), Delta::Text("{\"intent\":".to_owned())];
+    deltas.into_iter().for_each(|delta| rig.send(Command::ModelDelta { round, attempt, delta }));
+    let view = rig.machine.view(rig.now, 1).unwrap();
+    let shown = view.rounds.last().unwrap();
+    assert_eq!((shown.text.as_str(), shown.thinking.as_str()), ("", "Is it a sum?"));
+    rig.reply(wrong_reply("{}"));
+    let view = rig.machine.view(rig.now, 1).unwrap();
+    assert_eq!(view.rounds.iter().map(|round| round.text.as_str()).collect::<Vec<_>>(), ["", ""]);
+}
+
+#[test]
 fn a_node_receives_its_own_rounds_and_the_memory_receives_the_answer() {
     let mut rig = turn();
     classified(&mut rig, "sum");
@@ -135,6 +151,17 @@ fn a_node_receives_its_own_rounds_and_the_memory_receives_the_answer() {
     let visible = rig.messages();
     let [_, _, _, Message::Assistant { text, .. }] = visible.as_slice() else { panic!("{visible:?}") };
     assert_eq!(text, "42", "the JSON of nodes is not a message");
+}
+
+#[test]
+fn the_memory_receives_no_quotes_of_documents() {
+    let mut rig = turn();
+    classified(&mut rig, "qa");
+    rig.reply(say(&answer()));
+    let stored = rig.record().node_answer(NodeKind::Answer).map(|(_, answer)| answer.clone()).unwrap();
+    assert_eq!(stored["passages"], json!([]));
+    let Some(Message::User { text, .. }) = rig.record().messages().pop() else { panic!("no message") };
+    assert!(text.contains("\"answer\":\"42\"") && !text.contains("passages"), "{text}");
 }
 
 #[test]
@@ -230,6 +257,15 @@ fn a_turn_at_its_limits_completes_only_with_an_answer() {
         }
         assert_eq!(is_completed(&rig), completes, "{rounds_max}: {:?}", rig.end());
         assert_eq!(rig.calling(), None);
+        let finished: Vec<u32> = rig
+            .events
+            .iter()
+            .filter_map(|event| match &event.kind {
+                EventKind::RoundFinished { round, .. } => Some(*round),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(finished, (1..=rounds_max).collect::<Vec<_>>(), "each round finishes once");
     }
 }
 

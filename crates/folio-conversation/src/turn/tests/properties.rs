@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use folio_history::TurnRecord;
+use folio_history::journal::TurnProfile;
 use folio_types::message::Usage;
 use proptest::prelude::*;
 
+use super::graph::graph;
 use super::model_check::{Action, Ask, Scope, World};
 use super::*;
 
@@ -158,9 +160,16 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
             start.if_pending = if size.is_multiple_of(3) { IfPending::Supersede } else { IfPending::Reject };
             start.options.auto_approve = size.is_multiple_of(5);
             start.truncate_to = (size.is_multiple_of(7)).then_some(size / 7);
+            start.options.summarizes = size.is_multiple_of(2);
+            if size % 4 == 1 {
+                start.options.profile = Some(TurnProfile { graph: graph().into(), ..rig::profile() });
+            }
         })),
         2..=5 if rig.calling().is_some() => rig.reply(calls_reply(&calls)),
-        6 if rig.calling().is_some() => rig.reply(text_reply("done")),
+        6 if rig.calling().is_some() => {
+            let answer = if size.is_multiple_of(2) { "done" } else { r#"{"intent": "sum", "answer": "42"}"# };
+            rig.reply(text_reply(answer));
+        }
         7 if rig.calling().is_some() => rig.model_fails(size.is_multiple_of(2)),
         8 | 9 => drop(rig.step()),
         10 => rig.run(),

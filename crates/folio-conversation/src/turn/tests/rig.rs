@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use folio_history::event::{Event, EventKind};
-use folio_history::journal::{Access, AnswerType, CallStatus, Decision, End, TurnOptions, TurnProfile};
+use folio_history::journal::{Access, AnswerType, CallStatus, Decision, End, Entry, TurnOptions, TurnProfile};
 use folio_history::thread::Appended;
 use folio_history::{History, TurnRecord};
 use folio_resources::policy::Policy;
@@ -378,7 +378,10 @@ impl Rig {
     }
 
     pub(super) fn journal(&self) -> Vec<String> {
-        let kind = |entry| serde_json::to_value(entry).unwrap()["entry"].as_str().unwrap().to_owned();
+        let kind = |entry: &Entry| match entry {
+            Entry::Summary(_) => "summary".to_owned(),
+            entry => serde_json::to_value(entry).unwrap()["entry"].as_str().unwrap().to_owned(),
+        };
         self.store.entries.iter().map(kind).collect()
     }
 

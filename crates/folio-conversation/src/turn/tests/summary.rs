@@ -1,5 +1,7 @@
 //! Summaries of messages that left the window.
 
+use folio_history::journal::TurnProfile;
+
 use super::*;
 
 /// Turns with a question and an answer after which ten messages have left the window.
@@ -73,6 +75,61 @@ fn a_summary_that_fails_or_is_lost_does_not_fail_the_turn() {
     rig.cancel();
     assert!(matches!(rig.end(), Some(End::Cancelled)));
     assert_eq!(rig.machine.history().summary(), None);
+}
+
+#[test]
+fn a_summary_takes_a_part_of_the_time_of_its_turn() {
+    for (running_seconds, expected) in [(None, 60), (Some(300), 60), (Some(100), 50), (Some(1), 0)] {
+        let mut rig = Rig::new();
+        for _ in 0..=TURNS {
+            rig.start_as("question", |start| {
+                start.options.summarizes = true;
+                start.options.profile = Some(TurnProfile { running_seconds, ..rig::profile() });
+            });
+            if rig.turn() as usize <= TURNS {
+                rig.reply(text_reply("answer"));
+            }
+        }
+        let call = rig.calling().unwrap();
+        assert_eq!((call.round, call.time_left.unwrap().as_secs()), (0, expected), "{running_seconds:?}");
+        rig.model_fails(false);
+        assert_eq!(round(&rig), Some(1), "the turn has the rest of its time");
+    }
+}
+
+/// The append of the summary is lost, applied without an answer, or overtaken by another node.
+#[test]
+fn a_summary_whose_append_is_lost_or_overtaken_is_stored_once() {
+    for mishap in [Mishap::AnswerLost, Mishap::NeverArrived, Mishap::Overtaken] {
+        let mut rig = long_thread();
+        rig.mishaps.push_back(mishap);
+        rig.reply(text_reply("They talked."));
+        assert_eq!(rig.is_lost, mishap == Mishap::Overtaken, "{mishap:?}");
+        if rig.is_lost {
+            rig.crash();
+            rig.resume();
+            assert_eq!(round(&rig), Some(0), "the summary is not stored");
+            rig.reply(text_reply("They talked."));
+        }
+        rig.reply(text_reply("answer"));
+        assert!(matches!(rig.end(), Some(End::Completed { .. })), "{mishap:?}");
+        assert_eq!(rig.journal().iter().filter(|kind| *kind == "summary").count(), 1, "{mishap:?}");
+        rig.check_stored();
+    }
+}
+
+#[test]
+fn a_turn_with_a_credit_budget_makes_no_summary_and_keeps_the_messages() {
+    let mut rig = long_thread();
+    rig.cancel();
+    rig.start_as("question", |start| {
+        (start.options.summarizes, start.options.credit_budget) = (true, Some(1_000));
+    });
+    assert_eq!(round(&rig), Some(1));
+    assert!(rig.machine.history().window_messages(true) > 2 * TURNS, "messages without a summary stay in the window");
+    rig.reply(text_reply("answer"));
+    start(&mut rig);
+    assert_eq!(round(&rig), Some(0), "the next turn makes it");
 }
 
 #[test]

@@ -224,3 +224,42 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 }
+
+#[test]
+fn a_filter_selects_rows_by_the_canonical_values_of_columns() {
+    let rows: Vec<StackRow> = [
+        json!({ "vendor": "A", "total": 1.50, "state": "open", "paid": true }),
+        json!({ "vendor": "A", "total": 2.5, "state": "closed", "paid": false }),
+        json!({ "vendor": "B", "total": 4, "state": "open" }),
+        json!({ "total": 8 }),
+    ]
+    .iter()
+    .enumerate()
+    .map(|(at, cells)| row(&at.to_string(), cells))
+    .collect();
+    let sum = |filter: Value| {
+        let filter = filter.as_object().unwrap().clone().into_iter().collect();
+        let query = TableQuery { aggregates: vec![aggregate(Sum, "total")], filter, ..TableQuery::default() };
+        answered(&rows, query).map(|mut groups| groups.remove(0).values.remove(0).value)
+    };
+    for (filter, expected) in [
+        (json!({}), Some("16")),
+        (json!({ "vendor": "A" }), Some("4")),
+        (json!({ "Vendor": "A", "STATE": "OPEN" }), Some("1.5")),
+        (json!({ "vendor": null }), Some("8")),
+        (json!({ "paid": false }), Some("2.5")),
+        (json!({ "total": 1.5 }), Some("1.5")),
+        (json!({ "vendor": "C" }), None),
+    ] {
+        assert_eq!(sum(filter.clone()).unwrap().as_deref(), expected, "{filter}");
+    }
+    for (refused, reason) in [
+        (json!({ "unknown": 1 }), Reason::NotFound),
+        (json!({ "total": "many" }), Reason::InvalidField),
+        (json!({ "state": "lost" }), Reason::InvalidField),
+    ] {
+        assert_eq!(sum(refused.clone()).unwrap_err().reason, reason, "{refused}");
+    }
+    let many: Value = (0..=TABLE_FILTER_COLUMNS_MAX).map(|at| (at.to_string(), json!(1))).collect();
+    assert_eq!(sum(many).unwrap_err().violations[0].field, "filter");
+}

@@ -9,6 +9,7 @@ mod threads;
 
 use folio_history::command::{ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand};
 use folio_history::journal::{Access, Mention};
+use folio_operations::collections::GetCollection;
 use folio_operations::conversations::ListTools;
 use folio_operations::documents::GetDocument;
 use folio_operations::models::ModelUse;
@@ -126,7 +127,7 @@ async fn visible_thread(client: &Client, document: &DocumentId, thread_id: Threa
 
 /// Checks that the resources that a message names exist. Error: status 404. A token without their scope finds out in the answer
 /// only, as over the other faces.
-async fn require_mentioned(client: &Client, mentions: &[Mention]) -> Result<(), Failure> {
+pub(super) async fn require_mentioned(client: &Client, mentions: &[Mention]) -> Result<(), Failure> {
     if !client.covers(Scope::Definitions) {
         return Ok(());
     }
@@ -140,6 +141,9 @@ async fn require_mentioned(client: &Client, mentions: &[Mention]) -> Result<(), 
             }
             Mention::Tag(tag_id) => {
                 client.run(GetTag { tag_id }).await?;
+            }
+            Mention::Collection(collection_id) => {
+                client.run(GetCollection { collection_id }).await?;
             }
         }
     }

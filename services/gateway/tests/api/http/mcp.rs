@@ -45,6 +45,21 @@ const DOCUMENT_TOOLS: [&str; 30] = [
 /// The tools that read the tables of stacks.
 const STACK_TOOLS: [&str; 4] = ["search_stacks", "list_stack_rows", "ask_stack", "find_stack_conflicts"];
 
+/// The tools that read documents without a turn.
+const SEARCH_TOOLS: [&str; 6] =
+    ["search_documents", "search", "get_section", "list_document_links", "list_missing_links", "search_collections"];
+
+/// The tools that require a stack and the role member.
+const STACK_CALLS: [&str; 7] = [
+    "get_document_text",
+    "define_columns",
+    "extract_row",
+    "update_cell",
+    "get_table_state",
+    "complete_table",
+    "fill_stack",
+];
+
 /// Sends a message of a client with a handshake, which reads no stream.
 async fn post(http: &Http, message: &Value) -> Answer {
     http.json(Method::POST, "/mcp", message).await
@@ -97,16 +112,15 @@ async fn every_message_needs_a_token_and_every_tool_its_role_and_scope() {
 
     let viewer = Http::new(&server, &server.user(&org, Role::Viewer).await);
     let tools = tool_names(&viewer).await;
-    let searches = ["search_documents", "search", "get_section"];
-    let expected = [&searches[..], &STACK_TOOLS, &["get_turn"]].concat();
+    let expected = [&SEARCH_TOOLS[..], &STACK_TOOLS, &["get_turn"]].concat();
     assert_eq!(tools, expected, "a viewer runs no turns");
     assert_eq!(reason(&call(&viewer, "list_tags", json!({"document": document})).await), "ROLE_NOT_ALLOWED");
     let found = call(&viewer, "search_documents", json!({"name": "a"})).await;
     assert_eq!(found["structuredContent"]["documents"][0]["document_id"], document);
     let member = Http::new(&server, &server.user(&org, Role::Member).await);
     let tools = tool_names(&member).await;
-    for tool in DOCUMENT_TOOLS {
-        assert!(tools.iter().any(|name| name == tool), "{tool} is missing: {tools:?}");
+    for tool in DOCUMENT_TOOLS.into_iter().chain(STACK_CALLS) {
+        assert_eq!(tools.iter().filter(|name| *name == tool).count(), 1, "{tool}: {tools:?}");
     }
     let unknown = call(&member, "no_tool", json!({"document": document})).await;
     assert_eq!(reason(&unknown), "UNKNOWN_TOOL");
@@ -144,8 +158,9 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
         assert_eq!(without(of_theirs, id), without(of_missing, other));
     };
     for tool in tool_names(&ours).await {
-        let others = ["search_documents", "search", "get_section", "ask", "get_turn", "cancel_turn"];
-        if others.contains(&tool.as_str()) || STACK_TOOLS.contains(&tool.as_str()) {
+        let others = [&SEARCH_TOOLS[..], &["ask", "get_turn", "cancel_turn"]].concat();
+        let of_stacks = [&STACK_TOOLS[..], &STACK_CALLS].concat();
+        if others.contains(&tool.as_str()) || of_stacks.contains(&tool.as_str()) {
             continue;
         }
         let of_theirs = call(&ours, &tool, json!({"document": foreign})).await;
@@ -169,6 +184,13 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
         ("list_stack_rows", json!({})),
         ("ask_stack", json!({"aggregates": [{"function": "count"}]})),
         ("find_stack_conflicts", json!({"key_columns": ["a"], "columns": ["b"]})),
+        ("get_table_state", json!({})),
+        ("define_columns", json!({"columns": [{"name": "Total", "type": "number"}]})),
+        ("extract_row", json!({"document_id": foreign, "cells": []})),
+        ("update_cell", json!({"document_id": foreign, "column": "Total", "value": 1, "confidence": 1})),
+        ("complete_table", json!({})),
+        ("list_documents", json!({})),
+        ("fill_stack", json!({})),
     ] {
         let with = |stack: &str| {
             let mut arguments = rest.clone();
@@ -202,6 +224,72 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
     let (of_theirs, of_missing) = (read(section.clone()).await, read(section.replace(&foreign, &missing)).await);
     assert_eq!(reason(&of_theirs), "NOT_FOUND", "{of_theirs}");
     same(&of_theirs, &foreign, &of_missing, &missing);
+    let links = async |id: &str| call(&ours, "list_document_links", json!({"document_id": id})).await;
+    let (of_theirs, of_missing) = (links(&foreign).await, links(&missing).await);
+    assert_eq!(reason(&of_theirs), "NOT_FOUND", "{of_theirs}");
+    same(&of_theirs, &foreign, &of_missing, &missing);
+    let collections = json!({"collection": {"name": "Theirs", "metadata": {"year": "2026"}}});
+    them.call_ok("CreateCollection", collections).await;
+    for (tool, member) in [("search_collections", "collections"), ("list_missing_links", "links")] {
+        assert_eq!(call(&ours, tool, json!({})).await["structuredContent"][member], json!([]), "{tool}");
+    }
+    let found = call(&theirs, "search_collections", json!({"name": "their"})).await;
+    assert_eq!(found["structuredContent"]["collections"][0]["name"], "Theirs", "{found}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_links_of_a_document_and_missing_targets_are_listed() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let http = Http::new(&server, &client);
+    let annex = client.ready_document("annex.txt", "Prices").await.document_id;
+    let text = "See annex.txt and https://example.com/schedule.pdf for details.";
+    let document = client.ready_document("contract.txt", text).await.document_id;
+    for document in [&annex, &document] {
+        client.call_ok("ResolveDocumentLinks", json!({"document_id": document})).await;
+    }
+    let all = call(&http, "list_document_links", json!({"document_id": document})).await;
+    let links = all["structuredContent"]["links"].as_array().unwrap();
+    let of = |status: &str| links.iter().find(|link| link["status"] == status).unwrap_or_else(|| panic!("{all}"));
+    assert_eq!(of("matched")["documents"][0]["document_name"], "annex.txt");
+    assert_eq!(of("missing")["target"], "https://example.com/schedule.pdf");
+    let some = call(&http, "list_document_links", json!({"document_id": document, "status": "matched"})).await;
+    assert_eq!(some["structuredContent"]["links"], json!([of("matched")]));
+    let missing = call(&http, "list_missing_links", json!({})).await;
+    let link = &missing["structuredContent"]["links"][0];
+    assert_eq!((&link["target"], &link["document_ids"]), (&of("missing")["target"], &json!([document])), "{missing}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_table_is_changed_with_the_tools_of_the_agent_of_its_stack() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let http = Http::new(&server, &client);
+    let document = client.ready_document("a.txt", "Total 12.50").await.document_id;
+    let stack = json!({"stack": {"name": "Bills", "document_ids": [document]}});
+    let stack = client.call_ok("CreateStack", stack).await["stack"]["stack_id"].clone();
+    let columns = json!([{"name": "Total", "type": "number"}]);
+    let waiting = call(&http, "define_columns", json!({"stack": stack, "columns": columns})).await;
+    assert_eq!(waiting["structuredContent"]["status"], "waiting_for_approval", "{waiting}");
+    let pending = call(&http, "get_table_state", json!({"stack": stack})).await;
+    assert_eq!(reason(&pending), "TURN_PENDING", "{pending}");
+    call(&http, "cancel_turn", json!({"turn_id": waiting["structuredContent"]["turn_id"]})).await;
+
+    let columns = json!([{"name": "Total", "type": "STACK_COLUMN_TYPE_NUMBER"}]);
+    client.call_ok("DefineStackColumns", json!({"stack_id": stack, "columns": columns})).await;
+    let cells =
+        json!([{"column": "Total", "value": 12.5, "confidence": 0.9, "citation": {"page": 1, "quote": "Total 12.50"}}]);
+    let filled = call(&http, "extract_row", json!({"stack": stack, "document_id": document, "cells": cells})).await;
+    assert_eq!(filled["structuredContent"]["result"], "Saved 1 cells", "{filled}");
+    let state = call(&http, "get_table_state", json!({"stack": stack})).await;
+    assert_eq!(state["structuredContent"]["rows"][0]["cells"]["Total"]["value"], 12.5, "{state}");
+    let listed = call(&http, "list_documents", json!({"stack": stack})).await;
+    assert_eq!(listed["structuredContent"]["total"], 1, "{listed}");
+    assert_eq!(reason(&call(&http, "fill_stack", json!({"stack": stack})).await), "NO_EXTRACTION");
+    let missing = call(&http, "extract_row", json!({"document": document, "cells": cells})).await;
+    assert!(missing.to_string().contains("search_stacks"), "{missing}");
     server.stop().await;
 }
 

@@ -27,6 +27,8 @@ async fn passages_are_searched_and_a_question_is_answered_once() {
     let passage = &found["passages"][0];
     assert_eq!((&passage["document_id"], &passage["page"]), (&json!(document), &json!(1)), "{found}");
     assert_eq!((&passage["highlights"][0]["start"], &passage["relevance"]), (&json!(29), &Value::Null));
+    let file_name = json!({ "key": "file_name", "value": "terms.txt" });
+    assert!(passage["metadata_pairs"].as_array().unwrap().contains(&file_name), "{found}");
     assert_eq!((&found["lexical"]["used"], &found["rerank"]), (&json!(true), &Value::Null));
     let none = json!({ "query": "payable", "passage_filter": { "languages": ["ja"] }, "limit": 1, "rerank": true });
     let none = http.json(Method::POST, &search, &none).await.json();

@@ -69,6 +69,16 @@ async fn a_stack_is_created_listed_changed_and_deleted() {
     let stale = http.request(Method::PUT, &stack).header("if-match", &etag).json(&json!({ "name": "Again" }));
     assert_eq!(http.send(stale).await.status, 412);
 
+    let column = json!({ "name": "Gross", "type": "number", "description": "With tax." });
+    let redefine = |column_name: &str| json!({ "column_name": column_name, "column": column });
+    let redefined = http.json(Method::POST, &format!("{stack}/columns"), &redefine("total")).await.json();
+    assert_eq!(redefined["columns"][1]["name"], "Gross", "{redefined}");
+    assert_eq!(http.json(Method::POST, &format!("{stack}/columns"), &redefine("Total")).await.status, 404);
+    let removal = json!({ "removed_document_ids": [documents[0]] });
+    let changed = http.json(Method::POST, &format!("{stack}/documents"), &removal).await.json();
+    assert_eq!(changed["document_count"], 1, "{changed}");
+    assert_eq!(http.json(Method::POST, &format!("{stack}/documents"), &json!({})).await.status, 422);
+
     let deleted = http.json(Method::DELETE, &stack, &Value::Null).await;
     assert_eq!(deleted.json(), json!({ "message": "Stack deleted successfully" }));
     assert_eq!(http.get(&stack).await.status, 404);

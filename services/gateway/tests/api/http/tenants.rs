@@ -38,6 +38,8 @@ impl Tenant {
         let entry = admin.call_ok("CreateDictionaryEntry", entry).await;
         let entry = entry["dictionary_entry"]["dictionary_entry_id"].clone();
         let question = create_question(server, &org, &document).await;
+        let collection = json!({ "collection": { "name": "same", "metadata": { "year": "2026" } } });
+        let collection = admin.call_ok("CreateCollection", collection).await["collection"]["collection_id"].clone();
         let stack = json!({ "stack": { "name": "same", "document_ids": [document] } });
         let stack = admin.call_ok("CreateStack", stack).await["stack"]["stack_id"].clone();
         let text = |value: Value| value.as_str().unwrap().to_owned();
@@ -48,6 +50,7 @@ impl Tenant {
             ("tag", admin.tag("same").await),
             ("dictionary_entry", text(entry)),
             ("dictionary_question", question),
+            ("collection", text(collection)),
             ("stack", text(stack)),
             ("prompt", prompt.split('.').next().unwrap().to_owned()),
             ("schema", schema),
@@ -69,6 +72,7 @@ impl Tenant {
             "ListDictionaryEntries",
             "ListDictionaryQuestions",
             "ListMissingLinks",
+            "ListCollections",
             "ListStacks",
             "ListSchemas",
             "ListPrompts",

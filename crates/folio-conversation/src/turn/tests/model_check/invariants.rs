@@ -3,6 +3,7 @@
 use folio_history::journal::{Access, Call, CallStatus, Decision, End, Entry};
 use folio_history::reference::{references, replace_references};
 use folio_history::{CallRecord, History, RoundRecord, TurnRecord, sanitize};
+use folio_types::Reason;
 
 use super::super::store::expected;
 use super::world::{Node, Received, World};
@@ -18,6 +19,7 @@ pub(super) const SUPERSEDED: &str = "7: a request superseded the turn of the nex
 pub(super) const NOT_FOUND: &str = "8: an open turn that no sweep finds";
 pub(super) const UNKNOWN_NUMBER: &str = "9: a closing event whose number the journal does not have";
 pub(super) const ANSWER_LOST: &str = "a turn whose answer is stored ended without it";
+pub(super) const SUMMARIES: &str = "the journal has two summaries of the same messages, or one that fails its turn";
 pub(super) const NEVER_RUNS: &str = "an approved write never runs";
 pub(super) const EXPIRED_AND_RAN: &str = "TURN_EXPIRED was answered, and it ran";
 
@@ -35,10 +37,16 @@ impl World {
         }
         let history = &self.thread.history;
         history.turns().iter().find_map(|record| self.find_in(record)).or_else(|| {
-            [self.late_decision(), self.unsendable(history), self.not_found_by_sweep(), self.wrong_answer(history)]
-                .into_iter()
-                .flatten()
-                .next()
+            [
+                self.late_decision(),
+                self.unsendable(history),
+                self.not_found_by_sweep(),
+                self.wrong_answer(history),
+                self.wrong_summaries(),
+            ]
+            .into_iter()
+            .flatten()
+            .next()
         })
     }
 
@@ -108,6 +116,19 @@ impl World {
             let pause = self.thread.history.turn(decisions.turn)?.round(decisions.round)?.paused.as_ref()?;
             (decisions.decided_at >= pause.expires_at).then_some("2: decided after the expiry")
         })
+    }
+
+    /// The messages of a scope are enough for one summary. A turn that fails has started a round, or lost its node.
+    fn wrong_summaries(&self) -> Option<&'static str> {
+        let summaries = self.thread.row.entries.iter().filter(|entry| matches!(entry, Entry::Summary(_))).count();
+        let has_failed = |record: &TurnRecord| {
+            let ended = record.ended.as_ref().map(|ended| &ended.end);
+            matches!(ended, Some(End::Failed { error, .. }) if error.reason != Reason::NodeLost)
+        };
+        let is_called =
+            |record: &TurnRecord| self.model_calls.iter().any(|call| call.0 == record.number() && call.1 > 0);
+        let mut turns = self.thread.history.turns().iter();
+        (summaries > 1 || turns.any(|record| has_failed(record) && !is_called(record))).then_some(SUMMARIES)
     }
 
     fn unsendable(&self, history: &History) -> Option<&'static str> {

@@ -46,6 +46,8 @@ pub(in super::super) struct Scope {
     pub profile: Option<TurnProfile>,
     /// Number of children of the group.
     pub children: usize,
+    /// If true, ten messages have left the window, and the turns summarize them.
+    pub summarizes: bool,
     /// If true, the search starts when the turn of the first request waits at node 0.
     pub from_pause: bool,
 }
@@ -62,7 +64,18 @@ impl Scope {
     pub(in super::super) fn empty(script: fn(u32, u32, u32) -> Reply, asks: Vec<(Ask, Option<usize>)>) -> Self {
         let budget = Budget::default();
         let (faults, rules) = (Faults::default(), Vec::new());
-        Self { asks, script, budget, clocks: false, faults, rules, profile: None, children: 0, from_pause: false }
+        Self {
+            asks,
+            script,
+            budget,
+            clocks: false,
+            faults,
+            rules,
+            profile: None,
+            children: 0,
+            summarizes: false,
+            from_pause: false,
+        }
     }
 
     pub(in super::super) fn with(mut self, budget: Budget) -> Self {
@@ -82,6 +95,11 @@ impl Scope {
 
     fn children(mut self, children: usize) -> Self {
         self.children = children;
+        self
+    }
+
+    fn summarizes(mut self) -> Self {
+        self.summarizes = true;
         self
     }
 
@@ -117,6 +135,7 @@ impl Scope {
                 start.options.auto_approve = auto;
                 start.options.policy = Policy { rules: self.rules.clone() };
                 start.options.profile = self.profile.clone();
+                start.options.summarizes = self.summarizes;
                 Command::Start(Box::new(start))
             }
             Ask::Decide(round, approved, rejected) => {
@@ -234,6 +253,15 @@ fn two_tools(_: u32, round: u32, _: u32) -> Reply {
     if round == 1 { calls_reply(&["w1", "wy"]) } else { text_reply("done") }
 }
 
+/// A summary (round 0), one write, then the answer.
+fn summary_first(_: u32, round: u32, _: u32) -> Reply {
+    match round {
+        0 => text_reply("They talked."),
+        1 => calls_reply(&["w1"]),
+        _ => text_reply("done"),
+    }
+}
+
 /// Two writes, the second of which refers to the first, then the answer.
 fn chained_writes(_: u32, round: u32, _: u32) -> Reply {
     if round > 1 {
@@ -268,6 +296,16 @@ fn three_nodes(_: u32, round: u32, _: u32) -> Reply {
     match round {
         1 => text_reply(r#"{"intent": "sum"}"#),
         2 => text_reply(r#"{"answer": "42"}"#),
+        _ => text_reply(r#"{"summary": "done"}"#),
+    }
+}
+
+/// The nodes of a graph, of which the second one writes before its answer.
+fn a_node_writes(_: u32, round: u32, _: u32) -> Reply {
+    match round {
+        1 => text_reply(r#"{"intent": "sum"}"#),
+        2 => calls_reply(&["w2"]),
+        3 => text_reply(r#"{"answer": "42"}"#),
         _ => text_reply(r#"{"summary": "done"}"#),
     }
 }
@@ -352,6 +390,23 @@ fn a_turn_with_nodes_whose_owner_dies_or_whose_user_cancels() {
     for other in [Ask::Resume, Ask::Cancel, Ask::Chat("second", true)] {
         let asks = vec![(Ask::Chat("first", true), None), (other, None)];
         assert_holds("nodes", Scope::empty(three_nodes, asks).profile(profile()).with(budget));
+    }
+}
+
+#[test]
+fn a_node_whose_write_is_approved_or_cancelled() {
+    let profile = TurnProfile { graph: graph().into(), ..rig::profile() };
+    let asks = [Ask::Decide(2, &[1], &[]), Ask::Cancel];
+    let budget = Budget { model_fails: 1, ..budget(1, 1, 1) };
+    assert_holds("node that writes", Scope::paused(a_node_writes, &asks).profile(profile).with(budget));
+}
+
+#[test]
+fn a_summary_whose_owner_dies_or_whose_user_cancels() {
+    let budget = Budget { model_fails: 1, watches: 1, ..budget(1, 1, 1) };
+    for other in [Ask::Resume, Ask::Cancel, Ask::Chat("second", true)] {
+        let asks = vec![(Ask::Chat("first", true), None), (other, None)];
+        assert_holds("summary", Scope::empty(summary_first, asks).summarizes().with(budget));
     }
 }
 

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use folio_history::History;
-use folio_history::journal::Intent;
+use folio_history::journal::{Entry, Intent, WorkingState};
 use folio_history::thread::{Append, Appended, OpenTurnRow};
-use folio_types::{CallId, Timestamp};
+use folio_history::{History, import};
+use folio_types::message::Message;
+use folio_types::{CallId, Timestamp, limits};
 use jiff::SignedDuration;
 
 use super::super::children::Child;
@@ -156,12 +157,24 @@ pub(in super::super) struct Budget {
     pub lost_children: u8,
 }
 
+/// Returns the entries of a fork whose next turn summarizes the messages that left its window.
+fn long_conversation() -> Vec<Entry> {
+    let count = limits::WINDOW_MESSAGES + limits::SUMMARY_MESSAGES_MIN as usize;
+    let messages = (0..count).map(|number| Message::user(format!("message {number}"))).collect();
+    import(messages, &WorkingState::default()).unwrap()
+}
+
 impl World {
     pub(in super::super) fn new(scope: Arc<Scope>) -> Self {
         let mut row = ThreadRow::new();
         row.is_fenced = !scope.faults.fence_off;
+        if scope.summarizes {
+            row.entries = long_conversation();
+            row.header.entries = row.entries.len() as u64;
+        }
+        let history = History::fold(row.entries.iter().cloned());
         Self {
-            thread: Arc::new(Thread { row, history: History::new(), overwritten: false, fingerprint: 0 }),
+            thread: Arc::new(Thread { row, history, overwritten: false, fingerprint: 0 }),
             aggregates: Arc::new(Aggregates::default()),
             children: Arc::new(vec![Child::Absent; scope.children]),
             nodes: [NodeState::default(), NodeState::default()],
@@ -233,7 +246,7 @@ impl Node {
         let work = (&machine.state, &machine.buffered, &machine.in_flight, &machine.pending_failure, machine.owner);
         hash_debug(&work, &mut hasher);
         hash_debug(&(&machine.waiters, &machine.deferred, machine.next_event, machine.next_batch), &mut hasher);
-        hash_debug(&machine.children, &mut hasher);
+        hash_debug(&(&machine.children, machine.summary_turn, machine.history.summary()), &mut hasher);
         (machine.header.epoch, machine.header.version).hash(&mut hasher);
         hash_debug(&machine.history.last().map(|record| (&record.rounds, record.usage, &record.ended)), &mut hasher);
         hash_debug(&self.todo, &mut hasher);

@@ -1,26 +1,31 @@
 //! Parts of the credit budget of a job for its items.
 
 use folio_history::job::{JobHeader, JobItem};
-use folio_jobs::ItemTask;
 use folio_metering::Share;
-use folio_tools::ToolResources;
 use folio_types::{BudgetPart, Result};
+
+use crate::tool::ToolResources;
 
 /// Gives an item its part of the job's credit budget: the rest divided by the number of open items without a part. An item keeps
 /// its part until it ends. An ended item has its part if its node died in the last attempt, or if the part could not be returned;
 /// it returns the part first. None: the job has no budget.
-pub(crate) async fn part_of(resources: &ToolResources, task: &ItemTask) -> Result<Option<BudgetPart>> {
-    let (job, org) = (&task.job, &task.principal.org);
-    let Some(part) = job.budget_part().map(|part| part.child(task.run.item)) else { return Ok(None) };
+///
+/// # Errors
+/// `STORE_UNAVAILABLE`: the call can be repeated.
+pub async fn part_of_item(resources: &ToolResources, job: &JobHeader, item: u32) -> Result<Option<BudgetPart>> {
+    let Some(part) = job.budget_part().map(|part| part.child(item)) else { return Ok(None) };
     let open = u64::try_from(job.progress().open()).unwrap_or(u64::MAX);
     let ended = |child: &str| child.parse::<u32>().is_ok_and(|item| has_ended(job, item));
-    resources.budget(org, part.clone()).grant(Share::Equal { open }, ended).await?;
+    resources.budget(job.org(), part.clone()).grant(Share::Equal { open }, ended).await?;
     Ok(Some(part))
 }
 
 /// Returns the part of an ended job, with those of its items, to the budget of the turn that created the job. If the job is the
 /// root, those of its items return to it.
-pub(crate) async fn return_parts(resources: &ToolResources, job: &JobHeader) -> Result<()> {
+///
+/// # Errors
+/// `STORE_UNAVAILABLE`: the call can be repeated.
+pub async fn return_parts(resources: &ToolResources, job: &JobHeader) -> Result<()> {
     match job.budget_part().filter(|_| job.is_ended()) {
         Some(part) => resources.budget(job.org(), part).take_back().await,
         None => Ok(()),
