@@ -1,5 +1,5 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { Code } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { describe, expect, test, vi } from "vitest";
@@ -265,6 +265,28 @@ test("changes of the table arrive live, and the columns are read again", async (
   fake.stack = stackOf("s2", [...COLUMNS, { name: "Due", type: DATE }]);
   fake.emit({ case: "stack", value: fake.stack });
   expect(await screen.findByRole("columnheader", { name: "Due" })).toBeTruthy();
+});
+
+test("a broken stream is opened again, and the rows are read again", async () => {
+  const fake = new FakeStack();
+  let streams = 0;
+  const base = fake.services();
+  renderPage({
+    ...base,
+    stack: {
+      ...base.stack,
+      watchTable: async function* () {
+        streams += 1;
+        yield { change: { case: "stack" as const, value: fake.stack } };
+        if (streams > 1) await new Promise(() => undefined);
+        // The change is made while no stream is open.
+        fake.rows = [row(8, [{ column: "Total", valueJson: "88", state: FILLED }])];
+        throw new ConnectError("lost", Code.Unavailable);
+      },
+    },
+  }, "/stacks/stk_1");
+  expect(await gridCell(/^88/)).toBeTruthy();
+  await waitFor(() => expect(streams).toBe(2));
 });
 
 test("of 10,000 rows only the visible ones are rendered, and pages are loaded at the end", async () => {
