@@ -5,7 +5,6 @@
 //! the keyspace and the tenants; the new version migrates the keyspace while only old processes run.
 
 use std::path::PathBuf;
-use std::process::Output;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -32,10 +31,6 @@ use crate::harness::tenant::Tenant;
 /// Nodes and gateways of the cluster.
 const NODES: usize = 2;
 const GATEWAYS: usize = 2;
-
-/// The switch of the summaries of conversations. A version that does not have it refuses the variable, and cannot read a thread
-/// with a summary.
-const SUMMARIES: &str = "FOLIO_CONVERSATION__SUMMARIES";
 
 /// Time limit for the approvals between two replacements.
 const APPROVED_WITHIN: Duration = Duration::from_secs(120);
@@ -108,7 +103,6 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let mut cluster = setup.with("FOLIO_CREDIT__MONTHLY_ALLOWANCE", 1_000_000).prepare().await;
     let printed = migrate(&cluster, &old)?;
     let token = printed.lines().find(|line| line.starts_with("folio_")).context("no admin token was printed")?;
-    let old_summarizes = summarizes(&cluster, &old)?;
     cluster.start_processes(&old).await;
     let platform = create_tenants(&mut cluster, token).await;
     let tables = Tables::open(&cql, &cluster.keyspace).await?;
@@ -129,8 +123,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
         // The connections of a gateway end with its old process. A client may send a request on one that is being closed.
         let disturbed = (role == Role::Gateway).then_some(number);
         disturbed.into_iter().for_each(|gateway| refusals.begin_disturbance(gateway));
-        let summaries = (version == Version::New && !old_summarizes).then_some("false");
-        let is_replaced = replace(&mut cluster, (role, number), &program, summaries).await;
+        let is_replaced = replace(&mut cluster, (role, number), &program).await;
         disturbed.into_iter().for_each(|gateway| refusals.end_disturbance(gateway));
         is_replaced.with_context(|| format!("{role:?} {number}"))?;
         replaced += 1;
@@ -157,22 +150,11 @@ fn migrate(cluster: &Cluster, program: &str) -> Result<String> {
     Ok(printed)
 }
 
-/// Returns true if a program has the switch of summaries.
-fn summarizes(cluster: &Cluster, program: &str) -> Result<bool> {
-    let output = tokio::task::block_in_place(|| cluster.launcher().with_program(program).config());
-    Ok(printed(&output, "config")?.lines().any(|line| line.trim_start().starts_with("summaries")))
-}
-
 /// Runs a command to its end. Returns its standard output.
 fn output(cluster: &Cluster, program: &str, words: &[&str]) -> Result<String> {
     let output = tokio::task::block_in_place(|| cluster.launcher().with_program(program).run(words));
-    printed(&output, &words.join(" "))
-}
-
-/// Returns the standard output of a command that succeeded.
-fn printed(output: &Output, words: &str) -> Result<String> {
     if !output.status.success() {
-        bail!("folio {words} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr));
+        bail!("folio {} failed ({}): {}", words.join(" "), output.status, String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -187,20 +169,13 @@ async fn create_tenants(cluster: &mut Cluster, token: &str) -> Tenant {
     Tenant { org: OrgId::first(), marker: "platform".to_owned(), token: token.to_owned() }
 }
 
-/// Replaces a process by one of a program. `summaries`: the value of its switch of summaries. None: its default.
-async fn replace(
-    cluster: &mut Cluster,
-    (role, number): (Role, usize),
-    program: &str,
-    summaries: Option<&str>,
-) -> Result<()> {
+async fn replace(cluster: &mut Cluster, (role, number): (Role, usize), program: &str) -> Result<()> {
     let member = match role {
         Role::Node => &mut cluster.nodes[number],
         Role::Gateway => &mut cluster.gateways[number],
     };
     let process = member.take().context("the process does not run")?;
     member.set_program(program);
-    member.set_variable(SUMMARIES, summaries);
     let mut start =
         async || member.try_start(&[]).await.map_err(|errors| anyhow!("the replacement does not start: {errors}"));
     match role {

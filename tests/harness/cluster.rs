@@ -1,7 +1,7 @@
 //! A cluster of several processes: gateways and nodes on shared stores, with a proxy before each connection.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use folio_storage::Stores;
@@ -168,18 +168,8 @@ impl Launcher {
 
     /// Runs a command of `folio` on the stores to its end.
     pub fn run(&self, words: &[&str]) -> Output {
-        self.command().args(words).args(&self.stores).output().expect("folio starts")
-    }
-
-    /// Runs `folio config`, which prints the effective settings.
-    pub fn config(&self) -> Output {
-        self.command().arg("config").output().expect("folio starts")
-    }
-
-    fn command(&self) -> Command {
         let mut command = process::command(process::binary(&self.program), &self.folder, &self.variables());
-        command.stdin(Stdio::null());
-        command
+        command.args(words).args(&self.stores).stdin(Stdio::null()).output().expect("folio starts")
     }
 
     pub fn gateway(&self) -> Process {
@@ -268,12 +258,6 @@ impl Member {
     /// Sets the program of the next start: `folio`, or the absolute path of another version.
     pub fn set_program(&mut self, program: &str) {
         program.clone_into(&mut self.launcher.program);
-    }
-
-    /// Sets an environment variable of the following starts. None: removes it.
-    pub fn set_variable(&mut self, name: &str, value: Option<&str>) {
-        self.launcher.variables.retain(|(known, _)| known != name);
-        self.launcher.variables.extend(value.map(|value| (name.to_owned(), value.to_owned())));
     }
 
     /// Starts the process with additional environment variables.

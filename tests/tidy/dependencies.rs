@@ -45,7 +45,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-index-conformance", "index"),
     ("folio-index-placed", "cluster index storage"),
     ("folio-index-qdrant", "breaker index storage storage-client"),
-    ("folio-knowledge", "history index jobs llm metering passages resources storage tools"),
+    ("folio-knowledge", "history index jobs llm metering passages permits resources storage tools"),
     (
         "folio-operations",
         "accounts credit documents export history jobs knowledge llm metering permits providers resources storage tools \

@@ -96,12 +96,28 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
+    /// Returns the call that the index makes. None: a part was added to an upsert. Every call removes the parts that have expired,
+    /// so that those of a process that died do not remain in memory.
+    ///
+    /// # Errors
+    /// `OVERLOADED` if too many parts wait. `ABORTED` if a part is missing: the caller sends all parts again.
+    pub(crate) fn accept(&mut self, org: &OrgId, call: Call, now: Instant) -> Result<Option<Call>> {
+        self.expire(now);
+        match call {
+            Call::Stage(part) => {
+                let bytes = part.documents.iter().map(IndexedDocument::bytes).fold(0, usize::saturating_add);
+                self.add(org, part, bytes, now).map(|()| None)
+            }
+            Call::Commit(part) => self.finish(org, part).map(Some),
+            other => Ok(Some(other)),
+        }
+    }
+
     /// Adds a part. `bytes`: the size of its texts and vectors. A repeated part has no effect.
     ///
     /// # Errors
     /// `OVERLOADED` if too many parts wait. `ABORTED` if an earlier part is missing: the caller sends all parts again.
-    pub(crate) fn add(&mut self, org: &OrgId, part: Part, bytes: usize, now: Instant) -> Result<()> {
-        self.expire(now);
+    fn add(&mut self, org: &OrgId, part: Part, bytes: usize, now: Instant) -> Result<()> {
         let Part { upload, number, documents } = part;
         let key = (org.clone(), upload);
         let known = self.upserts.get(&key).map_or(0, |staged| staged.parts);
@@ -131,8 +147,7 @@ impl Staged {
     ///
     /// # Errors
     /// `ABORTED` if an earlier part is missing.
-    pub(crate) fn finish(&mut self, org: &OrgId, part: Part, now: Instant) -> Result<Call> {
-        self.expire(now);
+    fn finish(&mut self, org: &OrgId, part: Part) -> Result<Call> {
         let Part { upload, number, documents } = part;
         let staged = self.upserts.remove(&(org.clone(), upload)).ok_or_else(incomplete)?;
         self.bytes = self.bytes.saturating_sub(staged.bytes);
@@ -200,7 +215,7 @@ mod tests {
                     staged.add(&org(), part.clone(), bytes, now).unwrap();
                     staged.add(&org(), part, bytes, now).unwrap();
                 } else if count > 1 {
-                    last = Some(staged.finish(&org(), part, now).unwrap());
+                    last = Some(staged.finish(&org(), part).unwrap());
                 }
             }
             if let Some(last) = last {
@@ -238,15 +253,28 @@ mod tests {
         let part = |upload: &str, number| Part { upload: upload.to_owned(), number, documents: vec![document("a", 1)] };
         assert!(staged.add(&org(), part("u", 1), 10, now).is_err());
         staged.add(&org(), part("u", 0), 10, now).unwrap();
-        assert!(staged.finish(&OrgId::derive(&["b"]), part("u", 1), now).is_err(), "a part of another organization");
-        assert!(staged.finish(&org(), part("u", 2), now).is_err());
+        assert!(staged.finish(&OrgId::derive(&["b"]), part("u", 1)).is_err(), "a part of another organization");
+        assert!(staged.finish(&org(), part("u", 2)).is_err());
         staged.add(&org(), part("u", 0), 10, now).unwrap();
-        assert!(staged.finish(&org(), part("u", 1), now + STAGED_FOR).is_err(), "the parts have expired");
+        let late = staged.accept(&org(), Call::Commit(part("u", 1)), now + STAGED_FOR);
+        assert!(late.is_err(), "the parts have expired");
         for number in 0..STAGED_MAX {
             staged.add(&org(), part(&number.to_string(), 0), 1, now).unwrap();
         }
         assert_eq!(staged.add(&org(), part("more", 0), 1, now).unwrap_err().reason, Reason::Overloaded);
         let full = staged.add(&org(), part("0", 1), STAGED_BYTES, now).unwrap_err();
         assert_eq!(full.reason, Reason::Overloaded);
+    }
+
+    #[test]
+    fn any_call_removes_the_parts_that_have_expired() {
+        let (mut staged, now) = (Staged::default(), Instant::now());
+        let part = Part { upload: "u".to_owned(), number: 0, documents: vec![document("a", 1)] };
+        let bytes = part.documents[0].bytes();
+        assert_eq!(staged.accept(&org(), Call::Stage(part), now).unwrap(), None);
+        assert_eq!(staged.accept(&org(), Call::State, now).unwrap(), Some(Call::State));
+        assert_eq!((staged.upserts.len(), staged.bytes), (1, bytes));
+        staged.accept(&org(), Call::State, now + STAGED_FOR).unwrap();
+        assert_eq!((staged.upserts.len(), staged.bytes), (0, 0));
     }
 }

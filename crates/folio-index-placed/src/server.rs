@@ -1,14 +1,13 @@
 //! The calls of other processes to the index of a node.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use folio_cluster::IndexCalls;
-use folio_index::IndexedDocument;
 use folio_types::{OrgId, Result};
 
-use crate::call::{Call, Reply, decode, encode, make};
+use crate::call::{Reply, decode, encode, make};
 use crate::node::NodeIndex;
 use crate::parts::Staged;
 
@@ -23,24 +22,17 @@ impl IndexServer {
         Self { index, staged: Mutex::default() }
     }
 
-    /// Returns the call that the index makes. None: a part was added to an upsert.
-    fn join(&self, org: &OrgId, call: Call) -> Result<Option<Call>> {
-        let mut staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner);
-        match call {
-            Call::Stage(part) => {
-                let bytes = part.documents.iter().map(IndexedDocument::bytes).fold(0, usize::saturating_add);
-                staged.add(org, part, bytes, Instant::now()).map(|()| None)
-            }
-            Call::Commit(part) => staged.finish(org, part, Instant::now()).map(Some),
-            other => Ok(Some(other)),
-        }
+    fn staged(&self) -> MutexGuard<'_, Staged> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl IndexCalls for IndexServer {
     async fn call(&self, org: &OrgId, call: Vec<u8>) -> Result<Vec<u8>> {
-        match self.join(org, decode(&call)?)? {
+        let call = decode(&call)?;
+        let accepted = self.staged().accept(org, call, Instant::now())?;
+        match accepted {
             None => encode(&Reply::Done),
             Some(call) => encode(&make(&*self.index, org, call).await?),
         }

@@ -197,22 +197,20 @@ impl Collection {
         Ok(())
     }
 
-    /// Adds named vectors that the collection lacks, each with its dimension.
-    ///
-    /// # Errors
-    /// `RESOURCE_EXHAUSTED` if the collection has its maximum of named vectors.
-    pub(crate) async fn add_dense(&self, wanted: BTreeSet<(String, usize)>) -> Result<(), Failure> {
+    /// Adds named vectors that the collection lacks, each with its dimension, up to its maximum. Returns the names of all of them.
+    pub(crate) async fn add_dense(&self, wanted: BTreeSet<(String, usize)>) -> Result<DenseNames, Failure> {
         let mut names = self.open().await?;
         for (name, dimensions) in wanted {
             if names.contains(&name) {
                 continue;
             }
             if names.len() >= DENSE_MAX {
-                let message = format!(
-                    "the index of passages has vectors of {DENSE_MAX} spaces and dimensions, the maximum; delete unused \
-                     named vectors of the collection, or use fewer embedding models"
+                tracing::error!(
+                    vector = %name,
+                    "the index of passages has vectors of {DENSE_MAX} spaces and dimensions, the maximum, so that passages are \
+                     stored without their vectors; delete unused named vectors of the collection, and rebuild the index"
                 );
-                return Err(Error::exhausted(Reason::TooLarge, message).into());
+                continue;
             }
             let config = DenseVectorCreationConfig {
                 size: u64::try_from(dimensions).unwrap_or(u64::MAX),
@@ -235,7 +233,7 @@ impl Collection {
                 return Err(Error::internal(format!("the named vector {name} was not created")).into());
             }
         }
-        Ok(())
+        Ok(names)
     }
 
     /// Writes points, and waits until searches find them.

@@ -207,12 +207,12 @@ impl QdrantIndex {
         for vector in steps.iter().flat_map(|step| step.change.passages()).flat_map(|passage| &passage.vectors) {
             names.insert((dense_name(vector), vector.values.len()));
         }
-        self.collection.add_dense(names).await?;
+        let names = self.collection.add_dense(names).await?;
         let (mut batch, mut bytes) = (Vec::new(), 0usize);
         for step in steps {
             let Some(new) = step.change.new else { continue };
             for passage in &new.passages {
-                let (point, size) = passage_point(org, new, &step.write, passage);
+                let (point, size) = passage_point(org, new, &step.write, (passage, names.as_ref()));
                 batch.push(point);
                 bytes = bytes.saturating_add(size);
                 if batch.len() >= POINTS_MAX || bytes >= REQUEST_BYTES {
@@ -287,8 +287,14 @@ enum Advance<'a> {
     NotUsable { state: IndexState, steps: Vec<Step<'a>> },
 }
 
-/// Returns the point of a passage, and its approximate size in bytes.
-fn passage_point(org: &OrgId, document: &IndexedDocument, write: &str, passage: &Passage) -> (PointStruct, usize) {
+/// Returns the point of a passage, and its approximate size in bytes. `names`: the named vectors of the collection. Vectors of other
+/// spaces are left out, so that the passage is found by its words.
+fn passage_point(
+    org: &OrgId,
+    document: &IndexedDocument,
+    write: &str,
+    (passage, names): (&Passage, &BTreeSet<String>),
+) -> (PointStruct, usize) {
     let mut payload: Payload = payload_of(org, Kind::Passage);
     payload.insert(key::DOCUMENT.to_owned(), text(document.document.as_str()));
     payload.insert(key::GENERATION.to_owned(), text(&document.generation.to_string()));
@@ -313,9 +319,13 @@ fn passage_point(org: &OrgId, document: &IndexedDocument, write: &str, passage: 
         vectors.insert(collection::LEXICAL.to_owned(), Vector { vector: Some(words) });
     }
     for embedding in &passage.vectors {
+        let name = dense_name(embedding);
+        if !names.contains(&name) {
+            continue;
+        }
         bytes = bytes.saturating_add(embedding.values.len().saturating_mul(size_of::<f32>()));
         let values = vector::Vector::Dense(dense(embedding.unit()));
-        vectors.insert(dense_name(embedding), Vector { vector: Some(values) });
+        vectors.insert(name, Vector { vector: Some(values) });
     }
     let id = point_id(&[Kind::Passage.as_str(), org.as_str(), write, &passage.number.to_string()]);
     (point(id, payload, vectors), bytes)
@@ -323,6 +333,8 @@ fn passage_point(org: &OrgId, document: &IndexedDocument, write: &str, passage: 
 
 #[cfg(test)]
 mod tests {
+    use folio_index::Embedding;
+
     use super::*;
 
     fn record(live: Option<&str>, writes: &[&str]) -> DocumentRecord {
@@ -347,6 +359,20 @@ mod tests {
             date: None,
             passages: vec![Passage::default(); passages],
         }
+    }
+
+    #[test]
+    fn a_vector_of_a_space_beyond_the_maximum_is_left_out() {
+        let vector = |space: &str| Embedding { space: space.to_owned(), values: vec![1.0, 0.0] };
+        let vectors = vec![vector("first"), vector("other")];
+        let passage = Passage { text: "pump".to_owned(), vectors, ..Passage::default() };
+        let names = BTreeSet::from([dense_name(&vector("first"))]);
+        let (org, document) = (OrgId::derive(&["o"]), document(1, 0));
+        let size = |names: &BTreeSet<String>| passage_point(&org, &document, "w", (&passage, names)).1;
+        let of_vector = 2 * size_of::<f32>();
+        assert_eq!(size(&names), size(&BTreeSet::new()) + of_vector);
+        let all = BTreeSet::from([dense_name(&vector("first")), dense_name(&vector("other"))]);
+        assert_eq!(size(&all), size(&names) + of_vector);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Writes of passages to the index.
 
+use folio_index::adapter::validate_upsert;
 use folio_index::{Embedding, IndexedDocument, Passage, Written};
 use folio_resources::Document;
 use folio_storage::READ_PASSAGES_MAX;
 use folio_storage::value::{PassageHead, StoredPassage, StoredVector};
-use folio_types::{BlobId, DocumentId, OrgId, Result};
+use folio_types::{BlobId, DocumentId, OrgId, Reason, Result};
 
 use crate::knowledge::Knowledge;
 use crate::rebuild::request_rebuild;
@@ -58,17 +59,37 @@ pub(crate) async fn read_all(knowledge: &Knowledge, org: &OrgId, head: &PassageH
     Ok(passages)
 }
 
-/// Writes documents to the index. If the index must be built first, its rebuild is requested, which includes the documents.
-pub(crate) async fn upsert(knowledge: &Knowledge, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<()> {
+/// Removes the vectors of a single document that exceeds the bounds of a write, so that its words are found. Otherwise a document with
+/// vectors of two models could be live in the stores, and missing in the index.
+fn fit(documents: &mut [IndexedDocument], validate: impl Fn(&[IndexedDocument]) -> Result<()>) {
+    let [_] = documents else { return };
+    let is_too_large = validate(documents).is_err_and(|error| error.reason == Reason::TooLarge);
+    for document in documents.iter_mut().filter(|_| is_too_large) {
+        tracing::warn!(document = %document.document, "a document is too large for the index with its vectors: words find it");
+        document.passages.iter_mut().for_each(|passage| passage.vectors.clear());
+    }
+}
+
+/// Writes documents to the index. If the index must be built first, its rebuild is requested, which includes the documents. A single
+/// document beyond the bounds is written without vectors.
+pub(crate) async fn upsert(knowledge: &Knowledge, org: &OrgId, mut documents: Vec<IndexedDocument>) -> Result<()> {
+    fit(&mut documents, validate_upsert);
     match knowledge.index.upsert(org, documents).await? {
         Written::Applied { .. } => Ok(()),
         Written::NotUsable(_) => request_rebuild(knowledge, org).await.map(drop),
     }
 }
 
-/// Removes the passages of a document from the stores and from the index. Idempotent.
+/// Removes everything of the passages of a deleted document from the stores and from the index. Idempotent.
 pub async fn remove_document(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<()> {
     knowledge.passages().remove(org, document).await?;
+    remove_passages(knowledge, org, document).await
+}
+
+/// Removes the passages of a document from the stores and from the index. Idempotent. The record of its newest job remains, so that
+/// the state of its ingestion names the reason.
+pub(crate) async fn remove_passages(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<()> {
+    knowledge.passages().remove_passages(org, document).await?;
     // Of a deleted document, the deletion has removed the size.
     let now = knowledge.resources.environment.now();
     let documents = knowledge.stores.of::<Document>();
@@ -81,13 +102,46 @@ pub async fn remove_document(knowledge: &Knowledge, org: &OrgId, document: &Docu
 /// deletion. Idempotent.
 pub(crate) async fn remove_deleted(knowledge: &Knowledge, org: &OrgId, document: &DocumentId) -> Result<()> {
     knowledge.stores.remove_ingested(org, document).await?;
-    remove_document(knowledge, org, document).await
+    remove_passages(knowledge, org, document).await
 }
 
 #[cfg(test)]
 mod tests {
+    use folio_types::Error;
+
     use super::*;
     use crate::vectors::tests::passage;
+
+    #[test]
+    fn a_document_beyond_the_bounds_is_indexed_without_vectors() {
+        let document = || IndexedDocument {
+            document: DocumentId::derive(&["a"]),
+            generation: 1,
+            tags: Vec::new(),
+            metadata: std::collections::BTreeMap::new(),
+            date: None,
+            passages: vec![Passage {
+                text: "pump".to_owned(),
+                vectors: vec![Embedding { space: "a".to_owned(), values: vec![1.0] }],
+                ..Passage::default()
+            }],
+        };
+        let too_large = |documents: &[IndexedDocument]| match documents
+            .iter()
+            .any(|document| document.passages.iter().any(|passage| !passage.vectors.is_empty()))
+        {
+            true => Err(Error::invalid_field("documents", "are too large").with_reason(Reason::TooLarge)),
+            false => Ok(()),
+        };
+        let mut one = [document()];
+        fit(&mut one, validate_upsert);
+        assert_eq!(one, [document()], "within the bounds");
+        fit(&mut one, too_large);
+        assert_eq!((one[0].passages[0].text.as_str(), one[0].passages[0].vectors.len()), ("pump", 0));
+        let mut several = [document(), document()];
+        fit(&mut several, too_large);
+        assert_eq!(several, [document(), document()], "the caller writes them one by one");
+    }
 
     #[test]
     fn texts_pairs_and_vectors_count_as_storage() {

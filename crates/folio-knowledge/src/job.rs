@@ -15,8 +15,7 @@ use folio_tools::item_budgets::{part_of_item, return_parts};
 use folio_types::{BudgetPart, DocumentId, Error, IngestionMode, OrgId, Reason, Result, Role, Timestamp};
 use serde_json::{Value, json};
 
-use crate::index::remove_deleted;
-use crate::ingest::{Ingested, ingest};
+use crate::ingest::{Ingested, ingest, skip_deleted};
 use crate::knowledge::Knowledge;
 use crate::network::{IngestionRun, NetworkModes};
 use crate::steward::{StewardRun, steward_run};
@@ -109,8 +108,7 @@ impl IngestionJobs {
                 if let Some(agents) = self.agents(&task.job)? {
                     agents.end(&self.knowledge, &task.job, &document).await?;
                 }
-                remove_deleted(&self.knowledge, org, &document).await?;
-                Ok(Ingested::Skipped("the document was deleted".to_owned()))
+                skip_deleted(&self.knowledge, org, &document).await
             }
             // The first error is the cause.
             Ok(Some(_)) | Err(_) => Err(error),

@@ -11,6 +11,7 @@ use folio_tools::ToolResources;
 use folio_types::{OrgId, Result};
 use tokio::sync::Mutex;
 
+use crate::memory::IngestionMemory;
 use crate::network::NetworkModes;
 use crate::options::Tokenizers;
 
@@ -32,6 +33,8 @@ pub struct Knowledge {
     failpoint: Option<Failpoint>,
     /// Owned while an index is rebuilt, so that a process rebuilds one at a time.
     pub(crate) rebuilding: Arc<Mutex<()>>,
+    /// The memory of all ingestions of the process.
+    pub(crate) memory: IngestionMemory,
 }
 
 impl Knowledge {
@@ -46,6 +49,7 @@ impl Knowledge {
             network: None,
             failpoint: None,
             rebuilding: Arc::default(),
+            memory: IngestionMemory::default(),
         }
     }
 

@@ -28,6 +28,7 @@ mod knowledge;
 mod language;
 mod links;
 mod maintenance;
+mod memory;
 mod network;
 mod options;
 mod rebuild;

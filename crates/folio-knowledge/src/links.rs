@@ -110,14 +110,22 @@ async fn collect(resources: &ToolResources, document: &Document) -> Result<LinkC
         let count = PAGES_AT_ONCE.min(document.pages - first + 1);
         let elements = texts.elements(org, id, first, count).await?;
         let mut links: BTreeMap<u32, _> = elements.into_iter().map(|page| (page.number, page.links)).collect();
-        for page in texts.text(org, id, first, count).await? {
-            for link in links.remove(&page.number).unwrap_or_default() {
-                if let LinkTarget::Url(url) = &link.target {
-                    collector.add_link(page.number, &link.anchor, url);
+        let pages = texts.text(org, id, first, count).await?;
+        // The references of long pages would block the other tasks of the thread.
+        let collected = tokio::task::spawn_blocking(move || {
+            for page in pages {
+                for link in links.remove(&page.number).unwrap_or_default() {
+                    if let LinkTarget::Url(url) = &link.target {
+                        collector.add_link(page.number, &link.anchor, url);
+                    }
                 }
+                collector.add_text(page.number, &page.text);
             }
-            collector.add_text(page.number, &page.text);
-        }
+            collector
+        });
+        collector = collected
+            .await
+            .map_err(|error| Error::internal(format!("the references of a text cannot be collected: {error}")))?;
         first += count;
     }
     Ok(collector)

@@ -34,6 +34,8 @@ use crate::reembedding::{chosen_model, lacks, request_reembedding, update_servin
 const DELETED_INTERVAL: Duration = Duration::from_secs(30);
 /// Documents of one read of the index.
 const LISTED_DOCUMENTS: usize = 1_000;
+/// Organizations of one read of the stores.
+const READ_ORGANIZATIONS: usize = 100;
 
 /// Returns true if this process keeps the index of an organization.
 pub type IsResponsible = Arc<dyn Fn(&OrgId) -> bool + Send + Sync>;
@@ -118,12 +120,18 @@ impl Sweeper {
         }
     }
 
-    /// Removes the indexes of deleted organizations.
+    /// Removes the indexes of deleted organizations. A failure affects only its organization.
     async fn remove_deleted(&self) -> Result<()> {
-        let organizations = self.knowledge.stores.of::<Organization>();
-        for org in self.knowledge.index.organizations().await? {
-            if (self.is_responsible)(&org) && organizations.get(&OrgId::platform(), &org).await?.is_none() {
-                self.knowledge.index.delete_organization(&org).await?;
+        let (stores, index) = (&self.knowledge.stores, &self.knowledge.index);
+        let mut indexed = index.organizations().await?;
+        indexed.retain(|org| (self.is_responsible)(org));
+        for orgs in indexed.chunks(READ_ORGANIZATIONS) {
+            let live = stores.of::<Organization>().get_many(&OrgId::platform(), orgs).await?;
+            let live: HashSet<OrgId> = live.into_iter().map(|organization| organization.id).collect();
+            for org in orgs.iter().filter(|org| !live.contains(*org)) {
+                if let Err(error) = index.delete_organization(org).await {
+                    tracing::warn!(%org, %error, "the index of a deleted organization is removed later");
+                }
             }
         }
         Ok(())

@@ -9,14 +9,16 @@
 //! Ingestions write to the index meanwhile. A generation is stored before it is written to the index, so that a rebuild that
 //! began earlier or later contains it.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use folio_history::job::{INDEX_REBUILD_KIND, JobQueue, NewJob};
-use folio_index::{IndexState, IndexedDocument};
+use folio_history::job::{INDEX_REBUILD_KIND, JobHeader, JobQueue, NewJob};
+use folio_index::{IndexState, IndexedDocument, Written};
 use folio_jobs::{ItemTask, JobKind};
 use folio_resources::Document;
 use folio_storage::value::PassageHead;
 use folio_storage::{create_job, hint_job};
-use folio_types::{DocumentId, Error, JobId, OrgId, Principal, Reason, Result, Role, Timestamp, UserId};
+use folio_types::{Code, DocumentId, Error, JobId, OrgId, Principal, Reason, Result, Role, Timestamp, UserId};
 use serde_json::{Value, json};
 
 use crate::index::{indexed, read_all, remove_deleted, upsert};
@@ -26,15 +28,27 @@ use crate::knowledge::Knowledge;
 const HEADS_AT_ONCE: usize = 100;
 /// Maximum passages of several documents that are written to the index at a time. A larger document is written alone.
 const PASSAGES_AT_ONCE: usize = 2_000;
-/// Seconds within which the same job serves all requests to rebuild an index.
+/// Maximum time for which a rebuild waits for another one of the process. A job that waits longer gives its capacity to other jobs.
+const REBUILDING_WAIT: Duration = Duration::from_secs(2);
+/// Seconds after the creation of a job within which no further one is created, so that an index that cannot be built causes no
+/// job for each write to it.
 const REQUEST_SECONDS: i64 = 10;
+/// Number of jobs of a day that follow each other at once.
+const IMMEDIATE_REBUILDS: u32 = 10;
+/// Maximum number of jobs of a day that rebuild an index. Then a sweep rebuilds it without a job.
+const REBUILDS_PER_DAY: u32 = 100;
+const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 /// Builds the index of an organization unless it is ready. Returns the number of documents that were written.
 ///
 /// # Errors
-/// Those of the stores and of the index. The state remains `Rebuilding`, so that the next call begins again.
+/// Those of the stores and of the index; `OVERLOADED` while the process rebuilds another one; `VERSION_CONFLICT` if another process
+/// changed the index meanwhile. The state remains `Rebuilding`, so that the next call begins again.
 pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
-    let _only = knowledge.rebuilding.lock().await;
+    let Ok(_only) = tokio::time::timeout(REBUILDING_WAIT, knowledge.rebuilding.lock()).await else {
+        let message = "the process rebuilds another index of passages; repeat the request later";
+        return Err(Error::exhausted(Reason::Overloaded, message).retry_after(REBUILDING_WAIT));
+    };
     if knowledge.index.state(org).await? == IndexState::Ready {
         return Ok(0);
     }
@@ -47,7 +61,10 @@ pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
         after = Some(last.document.clone());
         written += index_stored(knowledge, org, &heads).await?;
     }
-    knowledge.index.finish_rebuild(org).await?;
+    if let Written::NotUsable(state) = knowledge.index.finish_rebuild(org).await? {
+        let message = format!("another process changed the index of passages ({state:?}) while it was rebuilt; retry");
+        return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+    }
     tracing::info!(%org, documents = written, "the index of passages is complete");
     Ok(written)
 }
@@ -74,15 +91,22 @@ pub(crate) async fn index_stored(knowledge: &Knowledge, org: &OrgId, heads: &[Pa
     Ok(written + write(knowledge, org, &batch, documents).await?)
 }
 
-/// Returns a stored generation as input of the index. None: the generation was replaced, or the document was deleted. Its passages
-/// are removed then: a process may have stored them after the clean-up of the deletion, and died.
+/// Returns a stored generation as input of the index. None: the document was deleted, the generation was replaced, or the stores lack
+/// passages of it, which the log names. Passages of a deleted document are removed: a process may have stored them after the clean-up
+/// of the deletion, and died.
 async fn read_document(knowledge: &Knowledge, org: &OrgId, head: &PassageHead) -> Result<Option<IndexedDocument>> {
     let Some(document) = knowledge.stores.of::<Document>().get(org, &head.document).await? else {
         return remove_deleted(knowledge, org, &head.document).await.map(|()| None);
     };
     let found = read_all(knowledge, org, head).await?;
-    let is_complete = found.len() == usize::try_from(head.passages).unwrap_or(usize::MAX);
-    Ok(is_complete.then(|| indexed(&document, head, found)))
+    if found.len() == usize::try_from(head.passages).unwrap_or(usize::MAX) {
+        return Ok(Some(indexed(&document, head, found)));
+    }
+    if knowledge.passages().head(org, &head.document).await?.as_ref() == Some(head) {
+        let document = &head.document;
+        tracing::error!(%org, %document, "the stores lack passages of a document; ingest the document again");
+    }
+    Ok(None)
 }
 
 /// Writes documents to the index. A batch that exceeds a bound of the index is written document by document, and a document that
@@ -117,18 +141,65 @@ fn is_of_input(error: &Error) -> bool {
     matches!(error.reason, Reason::TooLarge | Reason::InvalidField)
 }
 
-/// Creates the job that rebuilds the index of an organization, and returns its id. Requests within some seconds share a job.
+/// Returns the job that rebuilds the index of an organization: the open one, so that no two processes rebuild the same index, else a
+/// new one, or, after many of them, that of the last seconds.
 pub(crate) async fn request_rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<JobId> {
-    let job = rebuild_job(org, knowledge.resources.environment.now());
+    let now = knowledge.resources.environment.now();
+    let day = now.as_second().div_euclid(DAY_SECONDS);
+    // A rebuild may have begun before midnight.
+    if let Some(open) = Rebuilds::read(knowledge, org, day.saturating_sub(1)).await?.open {
+        return Ok(open);
+    }
+    let Rebuilds { count, open, last } = Rebuilds::read(knowledge, org, day).await?;
+    if let Some(open) = open {
+        return Ok(open);
+    }
+    let is_enough =
+        |last: &JobHeader| count >= REBUILDS_PER_DAY || (count >= IMMEDIATE_REBUILDS && is_recent(last, now));
+    if let Some(last) = last.filter(is_enough) {
+        return Ok(last.id);
+    }
+    let job = rebuild_job(org, day, count);
     let kind = (INDEX_REBUILD_KIND, job.clone());
     create_maintenance_job(knowledge, kind, json!({}), org, vec!["index".to_owned()]).await?;
     Ok(job)
 }
 
-/// Returns the id of the job that serves a request to rebuild an index at this time.
-fn rebuild_job(org: &OrgId, at: Timestamp) -> JobId {
-    let period = at.as_second().div_euclid(REQUEST_SECONDS).to_string();
-    JobId::derive(&[org.as_str(), INDEX_REBUILD_KIND, &period])
+/// The jobs of a day that rebuild an index.
+struct Rebuilds {
+    /// Number of the jobs that have ended.
+    count: u32,
+    open: Option<JobId>,
+    /// The last job that has ended.
+    last: Option<JobHeader>,
+}
+
+impl Rebuilds {
+    async fn read(knowledge: &Knowledge, org: &OrgId, day: i64) -> Result<Self> {
+        let mut found = Self { count: 0, open: None, last: None };
+        while found.count < REBUILDS_PER_DAY {
+            let job = rebuild_job(org, day, found.count);
+            match knowledge.stores.jobs.header(org, &job).await? {
+                Some(header) if header.is_ended() => found.last = Some(header),
+                header => {
+                    found.open = header.map(|header| header.id);
+                    break;
+                }
+            }
+            found.count += 1;
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the id of the job with this number, from 0, among those of a day that rebuild an index.
+fn rebuild_job(org: &OrgId, day: i64, number: u32) -> JobId {
+    JobId::derive(&[org.as_str(), INDEX_REBUILD_KIND, &day.to_string(), &number.to_string()])
+}
+
+/// Returns true if a job was created so recently that it serves a further request, also if it has ended.
+fn is_recent(job: &JobHeader, now: Timestamp) -> bool {
+    now.duration_since(job.created_at).as_secs() < REQUEST_SECONDS
 }
 
 /// Creates a job of the platform for an organization. A full queue is no error, because the next sweep creates the job.
@@ -184,10 +255,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_within_seconds_share_a_job() {
-        let (org, at) = (OrgId::derive(&["o"]), |second| Timestamp::constant(second, 0));
-        assert_eq!(rebuild_job(&org, at(20)), rebuild_job(&org, at(29)));
-        assert_ne!(rebuild_job(&org, at(20)), rebuild_job(&org, at(30)));
-        assert_ne!(rebuild_job(&org, at(20)), rebuild_job(&OrgId::derive(&["p"]), at(20)));
+    fn the_jobs_of_a_day_have_numbers() {
+        let org = OrgId::derive(&["o"]);
+        let first = rebuild_job(&org, 20, 0);
+        assert_eq!(first, rebuild_job(&org, 20, 0));
+        let others = [(&org, 20, 1), (&org, 21, 0), (&OrgId::derive(&["p"]), 20, 0)];
+        assert!(others.iter().all(|(org, day, number)| rebuild_job(org, *day, *number) != first));
     }
 }

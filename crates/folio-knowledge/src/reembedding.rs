@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 use folio_history::job::{JobFilter, JobHeader, JobQueue, REEMBEDDING_KIND, Steps};
-use folio_jobs::{ItemTask, JobKind};
+use folio_jobs::{ItemTask, JobKind, wait_reason};
 use folio_resources::Document;
 use folio_storage::LISTED_HEADS_MAX;
 use folio_storage::value::{PassageHead, ServingSpace};
@@ -14,13 +14,19 @@ use folio_types::{DocumentId, Error, JobId, OrgId, Reason, Result, Role};
 use serde_json::{Value, json};
 
 use crate::index::{read_all, remove_deleted};
-use crate::ingest::{new_generation, publish};
+use crate::ingest::{JOB_WAIT, copied_generation, publish};
 use crate::knowledge::Knowledge;
+use crate::memory::needed_bytes;
 use crate::rebuild::create_maintenance_job;
 use crate::vectors::{Payer, Target, add_missing, common_space, targets};
 
 /// Seconds within which a job with the same vector space is created once, so that not each sweep calls a failing model.
 const REQUEST_SECONDS: i64 = 60 * 60;
+
+/// Bytes of the text and the padding of a passage, before it was read.
+const PASSAGE_BYTES: usize = 2 * 1024;
+/// Number of documents of an item whose model calls fail, after which the item fails: the model is broken.
+const FAILURES_MAX: usize = 10;
 
 /// Returns the models whose vectors the passages of an organization receive.
 async fn targets_of(knowledge: &Knowledge, org: &OrgId) -> Result<Vec<Target>> {
@@ -39,6 +45,8 @@ async fn embed_document(
     let Some(document) = knowledge.stores.of::<Document>().get(org, &live.document).await? else {
         return remove_deleted(knowledge, org, &live.document).await;
     };
+    let texts = std::iter::repeat_n(PASSAGE_BYTES, usize::try_from(live.passages).unwrap_or(usize::MAX));
+    let _memory = knowledge.memory.reserve(org, needed_bytes(texts, targets), JOB_WAIT).await?;
     let mut passages = read_all(knowledge, org, live).await?;
     if passages.len() != usize::try_from(live.passages).unwrap_or(usize::MAX) {
         return Ok(());
@@ -52,12 +60,16 @@ async fn embed_document(
     let environment = &*knowledge.resources.environment;
     let newest = knowledge.passages().newest_generation(org, &live.document).await?;
     let head = PassageHead {
-        generation: new_generation(environment, newest.max(Some(live.generation))),
+        generation: copied_generation(environment, live.generation, newest),
         space: common_space(targets, &passages),
         created_at: environment.now(),
         ..live.clone()
     };
-    publish(knowledge, &document, head, passages, targets).await.map(drop)
+    match publish(knowledge, &document, head, passages, targets).await {
+        // The change causes an ingestion, which computes the vectors.
+        Err(error) if error.reason == Reason::VersionConflict => Ok(()),
+        published => published.map(drop),
+    }
 }
 
 /// Makes searches use the chosen embedding model if every passage has a vector of it. Returns true if searches use it, or if
@@ -139,7 +151,7 @@ impl JobKind for Reembeddings {
         };
         let heads = knowledge.passages().heads_in(org, bucket).await?;
         let total = u32::try_from(heads.len()).unwrap_or(u32::MAX);
-        let mut documents = 0_u32;
+        let (mut documents, mut failed) = (0_u32, Vec::new());
         for (done, live) in (1..).zip(&heads) {
             if lacks(live, chosen) {
                 match embed_document(knowledge, live, &targets, (org, task.run.ledger_key(done))).await {
@@ -148,12 +160,18 @@ impl JobKind for Reembeddings {
                     Err(error) if error.reason == Reason::TooLarge => {
                         tracing::warn!(%org, document = %live.document, %error, "a document is not embedded again");
                     }
-                    Err(error) => return Err(error),
+                    Err(error) if wait_reason(&error).is_some() => return Err(error),
+                    Err(error) if failed.len() >= FAILURES_MAX => return Err(error),
+                    // A document whose vectors cannot be computed does not prevent those of the others in each attempt.
+                    Err(error) => failed.push(error),
                 }
             }
             task.steps.send_replace(Some(Steps { done, total }));
         }
-        Ok(json!({ "documents": documents }))
+        match failed.pop() {
+            Some(error) => Err(error),
+            None => Ok(json!({ "documents": documents })),
+        }
     }
 
     async fn end_job(&self, job: &JobHeader) -> Result<()> {

@@ -61,7 +61,9 @@ pub(crate) async fn read(stores: &Stores, outlines: &OutlineCache, document: &Do
         let message = format!("the text of {} was extracted again meanwhile; retry", document.id);
         return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
     }
-    Ok(sections(&text, &outline, &pages))
+    // Dividing a long text would block the other tasks of the thread.
+    let divided = tokio::task::spawn_blocking(move || sections(&text, &outline, &pages)).await;
+    divided.map_err(|error| Error::internal(format!("the division of a text into sections failed: {error}")))
 }
 
 /// Returns the sections of a text with their blocks, in reading order.

@@ -15,11 +15,18 @@ pub(crate) struct Target {
     pub(crate) space: String,
     /// Maximum tokens of an input.
     pub(crate) input_tokens: u32,
+    /// Numbers of a vector. 0: the model states none.
+    pub(crate) dimensions: u32,
 }
 
 impl From<&ModelInfo> for Target {
     fn from(model: &ModelInfo) -> Self {
-        Self { model: model.name.clone(), space: model.vector_space(), input_tokens: model.options.context_tokens }
+        Self {
+            model: model.name.clone(),
+            space: model.vector_space(),
+            input_tokens: model.options.context_tokens,
+            dimensions: model.options.dimensions,
+        }
     }
 }
 
@@ -161,7 +168,7 @@ pub(crate) mod tests {
     }
 
     fn target(space: &str) -> Target {
-        Target { model: format!("own/{space}"), space: space.to_owned(), input_tokens: 512 }
+        Target { model: format!("own/{space}"), space: space.to_owned(), input_tokens: 512, dimensions: 0 }
     }
 
     #[test]

@@ -2,13 +2,19 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_history::job::{INGESTION_KIND, IngestionInput, JobFilter, JobHeader, JobLimits, JobQueue, JobState, NewJob};
-use folio_index::{EmbeddedIndex, EmbeddedOptions, Filter, IndexState, Search};
+use folio_history::job::{
+    INGESTION_KIND, IngestionInput, JobCommand, JobFilter, JobHeader, JobLimits, JobQueue, JobState, JobWrite,
+    JobWritten, NewJob, WaitReason,
+};
+use folio_index::{
+    Answer, EmbeddedIndex, EmbeddedOptions, Filter, IndexState, IndexedDocument, ListedDocument, PassageIndex, Search,
+    Statistics, Written,
+};
 use folio_jobs::{Dependencies, JobHints, Jobs, SingleProcess};
 use folio_knowledge::{
     IndexRebuilds, IngestRequest, Ingested, IngestionJobs, IngestionState, Knowledge, Maintenance, Reembeddings,
@@ -21,8 +27,9 @@ use folio_llm::{
 use folio_metering::UsageRecorder;
 use folio_passages::Context;
 use folio_resources::{
-    DictionaryEntry, DictionaryEntryChange, DictionaryEntryId, Document, DocumentChange, Heading, NewDictionaryEntry,
-    NewDocument, Organization, OrganizationChange, PageStructure, Provenance, Resource, TextState,
+    DictionaryEntry, DictionaryEntryChange, DictionaryEntryId, Document, DocumentChange, DocumentPatch, Heading,
+    LinkKey, NewDictionaryEntry, NewDocument, Organization, OrganizationChange, PageStructure, Provenance, Resource,
+    TextState,
 };
 use folio_storage::value::{PassageGeneration, PassageHead, encode};
 use folio_storage::{IngestUpdate, NewPage, SharedOptions, SharedStores, Stores, create_job};
@@ -35,8 +42,10 @@ use folio_types::message::Usage;
 use folio_types::op::{Expected, Write};
 use folio_types::page::PageRequest;
 use folio_types::{
-    BlobId, DocumentId, Environment as _, Error, Incarnation, IngestionMode, JobId, OrgId, Principal, Role, UserId,
+    BlobId, Digest, DocumentId, Environment as _, Error, Incarnation, IngestionMode, JobId, OrgId, Principal, Reason,
+    Role, UserId,
 };
+use futures::future::BoxFuture;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::task::TaskTracker;
@@ -48,11 +57,20 @@ struct Vectors {
     /// The texts of each request.
     embedded: Mutex<Vec<Vec<String>>>,
     fails: Mutex<bool>,
+    /// Requests with a text that contains this word fail.
+    refused: Mutex<Option<&'static str>>,
+    /// Runs during the next request.
+    during: Mutex<Option<BoxFuture<'static, ()>>>,
 }
 
 impl Vectors {
     fn choose(&self, models: &[&'static str]) {
         *self.models.lock().unwrap() = models.to_vec();
+    }
+
+    /// Runs a step of another process during the next request.
+    fn run_during(&self, step: impl Future<Output = ()> + Send + 'static) {
+        *self.during.lock().unwrap() = Some(Box::pin(step));
     }
 
     /// Returns the number of texts that were embedded since the last call.
@@ -82,14 +100,99 @@ impl Models for Vectors {
     }
 
     async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings, ModelError> {
+        let during = self.during.lock().unwrap().take();
+        if let Some(step) = during {
+            step.await;
+        }
         if *self.fails.lock().unwrap() {
             return Err(ModelError::Failed("no embeddings".to_owned()));
+        }
+        let refused = *self.refused.lock().unwrap();
+        if refused.is_some_and(|word| request.texts.iter().any(|text| text.contains(word))) {
+            return Err(ModelError::Failed("a text is refused".to_owned()));
         }
         request.progress.set_sent(true);
         let usage = Usage { input_tokens: 1, reported: true, model_calls: 1, ..Usage::default() };
         let vectors = request.texts.iter().map(|text| vec![1.0, text.len() as f32]).collect();
         self.embedded.lock().unwrap().push(request.texts);
         Ok(Embeddings { vectors, usage })
+    }
+}
+
+/// An index with failures, and with steps of other processes.
+#[derive(Default)]
+struct Scripted {
+    /// The organization whose index cannot be removed.
+    undeletable: Option<OrgId>,
+    /// Runs before the next rebuild.
+    before_rebuild: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// Runs during the next removal of documents.
+    during_removal: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// True: another process changes the index before the end of the next rebuild.
+    is_changed: AtomicBool,
+}
+
+struct ScriptedIndex(Arc<dyn PassageIndex>, Scripted);
+
+#[async_trait]
+impl PassageIndex for ScriptedIndex {
+    async fn state(&self, org: &OrgId) -> Result<IndexState, Error> {
+        self.0.state(org).await
+    }
+
+    async fn begin_rebuild(&self, org: &OrgId) -> Result<(), Error> {
+        let before = self.1.before_rebuild.lock().unwrap().take();
+        if let Some(step) = before {
+            step.await;
+        }
+        self.0.begin_rebuild(org).await
+    }
+
+    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written, Error> {
+        match self.1.is_changed.swap(false, Ordering::Relaxed) {
+            true => Ok(Written::NotUsable(IndexState::Rebuilding)),
+            false => self.0.finish_rebuild(org).await,
+        }
+    }
+
+    async fn upsert(&self, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<Written, Error> {
+        self.0.upsert(org, documents).await
+    }
+
+    async fn delete_documents(&self, org: &OrgId, documents: &[DocumentId]) -> Result<Written, Error> {
+        let during = self.1.during_removal.lock().unwrap().take();
+        if let Some(step) = during {
+            step.await;
+        }
+        self.0.delete_documents(org, documents).await
+    }
+
+    async fn delete_organization(&self, org: &OrgId) -> Result<(), Error> {
+        match self.1.undeletable.as_ref() == Some(org) {
+            true => Err(Error::unavailable(Reason::NodeLost, "a node is lost")),
+            false => self.0.delete_organization(org).await,
+        }
+    }
+
+    async fn search(&self, org: &OrgId, search: &Search) -> Result<Answer, Error> {
+        self.0.search(org, search).await
+    }
+
+    async fn documents(
+        &self,
+        org: &OrgId,
+        after: Option<&DocumentId>,
+        limit: usize,
+    ) -> Result<Vec<ListedDocument>, Error> {
+        self.0.documents(org, after, limit).await
+    }
+
+    async fn statistics(&self, org: &OrgId) -> Result<Statistics, Error> {
+        self.0.statistics(org).await
+    }
+
+    async fn organizations(&self) -> Result<Vec<OrgId>, Error> {
+        self.0.organizations().await
     }
 }
 
@@ -146,6 +249,12 @@ impl Sandbox {
         &self.knowledge.stores
     }
 
+    fn with_script(&self, script: Scripted) -> Knowledge {
+        let mut knowledge = self.knowledge.clone();
+        knowledge.index = Arc::new(ScriptedIndex(Arc::clone(&self.knowledge.index), script));
+        knowledge
+    }
+
     async fn change<R: Resource>(&self, owner: &OrgId, id: &R::Id, expected: Expected, change: R::Change) {
         let key = format!("{:032x}", self.environment.random()).parse().unwrap();
         let write = Write::by_platform(owner.clone(), key, self.environment.now(), expected, change);
@@ -172,31 +281,12 @@ impl Sandbox {
         id
     }
 
-    /// Stores a text of one page. A line `# TITLE` is a heading.
     async fn set_text(&self, id: &DocumentId, text: &str) {
-        self.environment.advance(Duration::from_secs(1));
-        let mut headings = Vec::new();
-        let words = text.split_whitespace().collect::<Vec<_>>();
-        for (at, pair) in words.windows(2).enumerate().filter(|(_, pair)| pair[0] == "#") {
-            headings.push(Heading { level: 1, title: pair[1].to_owned(), word: u32::try_from(at).unwrap() });
-        }
-        let structure = PageStructure { headings, ..PageStructure::default() };
-        let page = NewPage { structure, ..NewPage::of_text(1, text) };
-        let at = self.environment.now();
-        let update = IngestUpdate { state: TextState::Ready, pages: vec![page], lacks_program: false, at };
-        self.stores().texts.ingest(&self.org, id.as_str(), update).await.unwrap();
+        store_text(self.stores(), &self.environment, (&self.org, id), text).await;
     }
 
     async fn ingest(&self, id: &DocumentId) -> Result<Ingested, Error> {
-        self.environment.advance(Duration::from_secs(1));
-        let request = IngestRequest {
-            org: self.org.clone(),
-            user: UserId::platform(),
-            document: id.clone(),
-            key: format!("{:032x}", self.environment.random()),
-            context: Context::default(),
-        };
-        ingest(&self.knowledge, request).await
+        ingest_now(&self.knowledge, &self.environment, (&self.org, id)).await
     }
 
     /// Ingests a document, builds the index if it is missing, and returns the live generation.
@@ -258,6 +348,19 @@ impl Sandbox {
         self.knowledge.passages().head(&self.org, id).await.unwrap()
     }
 
+    /// Returns the number of the stored generations of a document.
+    async fn generations(&self, id: &DocumentId) -> usize {
+        let group = format!("passage_generation/{id}");
+        self.stores().rows.list(&self.org, &group).await.unwrap().len()
+    }
+
+    /// Stores the row of a generation, as a write that was interrupted before its head.
+    async fn interrupt(&self, id: &DocumentId, generation: u64) {
+        let (group, key) = (format!("passage_generation/{id}"), format!("{generation:016x}"));
+        let row = encode(&PassageGeneration { generation, passages: 1 }).unwrap();
+        self.stores().rows.put(&self.org, &group, &key, row).await.unwrap();
+    }
+
     /// Returns the documents and generations of the passages that contain a word.
     async fn found(&self, word: &str) -> Vec<(DocumentId, u64)> {
         let search = Search { text: word.to_owned(), vector: None, filter: Filter::default(), limit: 10 };
@@ -268,6 +371,37 @@ impl Sandbox {
     async fn state(&self) -> IndexState {
         self.knowledge.index.state(&self.org).await.unwrap()
     }
+}
+
+/// Stores a text of one page. A line `# TITLE` is a heading.
+async fn store_text(stores: &Stores, environment: &Simulated, (org, id): (&OrgId, &DocumentId), text: &str) {
+    environment.advance(Duration::from_secs(1));
+    let mut headings = Vec::new();
+    let words = text.split_whitespace().collect::<Vec<_>>();
+    for (at, pair) in words.windows(2).enumerate().filter(|(_, pair)| pair[0] == "#") {
+        headings.push(Heading { level: 1, title: pair[1].to_owned(), word: u32::try_from(at).unwrap() });
+    }
+    let structure = PageStructure { headings, ..PageStructure::default() };
+    let page = NewPage { structure, ..NewPage::of_text(1, text) };
+    let at = environment.now();
+    let update = IngestUpdate { state: TextState::Ready, pages: vec![page], lacks_program: false, at };
+    stores.texts.ingest(org, id.as_str(), update).await.unwrap();
+}
+
+async fn ingest_now(
+    knowledge: &Knowledge,
+    environment: &Simulated,
+    (org, id): (&OrgId, &DocumentId),
+) -> Result<Ingested, Error> {
+    environment.advance(Duration::from_secs(1));
+    let request = IngestRequest {
+        org: org.clone(),
+        user: UserId::platform(),
+        document: id.clone(),
+        key: format!("{:032x}", environment.random()),
+        context: Context::default(),
+    };
+    ingest(knowledge, request).await
 }
 
 const TEXT: &str = "# Pumps\n\nThe pump of the MY region delivers water.\n\n# Valves\n\nThe valve closes.";
@@ -366,7 +500,8 @@ async fn passages_of_a_deleted_document_and_of_one_without_text_are_removed() {
     }
     let links = test.stores().links();
     assert!(links.keys(&test.org, &deleted).await.unwrap().is_empty(), "links cannot find a deleted document");
-    assert!(!links.keys(&test.org, &empty).await.unwrap().is_empty(), "links find a document without a text");
+    let keys = links.keys(&test.org, &empty).await.unwrap();
+    assert!(keys.contains(&LinkKey::Name("empty.md".to_owned())), "links find a document without text: {keys:?}");
     assert!(test.found("pump").await.is_empty());
     assert!(test.knowledge.index.documents(&test.org, None, 10).await.unwrap().is_empty());
     remove_document(&test.knowledge, &test.org, &deleted).await.unwrap();
@@ -376,13 +511,32 @@ async fn passages_of_a_deleted_document_and_of_one_without_text_are_removed() {
 async fn a_generation_replaces_an_interrupted_one_of_a_node_whose_clock_was_ahead() {
     let test = Sandbox::new().await;
     let document = test.create("pumps.md", TEXT).await;
-    let interrupted = PassageGeneration { generation: u64::MAX - 9, passages: 1 };
-    let (group, key) = (format!("passage_generation/{document}"), format!("{:016x}", interrupted.generation));
-    let rows = &test.stores().rows;
-    rows.put(&test.org, &group, &key, encode(&interrupted).unwrap()).await.unwrap();
+    let interrupted = u64::MAX / 2;
+    test.interrupt(&document, interrupted).await;
     let head = test.ingested(&document).await;
-    assert_eq!(head.generation, interrupted.generation + 1);
-    assert_eq!(rows.list(&test.org, &group).await.unwrap().len(), 1, "the interrupted generation was removed");
+    assert!(head.generation > interrupted, "{}", head.generation);
+    assert_eq!(test.generations(&document).await, 1, "the interrupted generation was removed");
+}
+
+#[tokio::test]
+async fn vectors_of_another_model_replace_those_of_an_interrupted_attempt() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let document = test.create("pumps.md", TEXT).await;
+    let head = test.ingested(&document).await;
+    test.interrupt(&document, head.generation + 60_000).await;
+    test.models.choose(&["second", "first"]);
+    let jobs = test.start_jobs().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    wait_for("searches with the chosen model", Duration::from_secs(20), || async {
+        let serving = test.knowledge.serving_space(&test.org).await.unwrap();
+        serving.filter(|serving| serving.model == "second")
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    jobs.stop().await;
+    assert_eq!(test.generations(&document).await, 1, "the interrupted generation was removed");
 }
 
 #[tokio::test]
@@ -438,21 +592,38 @@ async fn an_index_that_moves_to_this_process_is_compared_at_once() {
 async fn a_lost_index_is_rebuilt_from_the_stores() {
     let test = Sandbox::new().await;
     let document = test.create("pumps.md", TEXT).await;
-    let head = test.ingested(&document).await;
+    test.ingested(&document).await;
     test.knowledge.index.delete_organization(&test.org).await.unwrap();
     assert_eq!((test.state().await, test.found("pump").await), (IndexState::Missing, Vec::new()));
-    // A sweep requests another job, which no node of this test runs.
-    test.environment.advance(Duration::from_secs(60));
+    // No node of this test runs the job of the first ingestion.
     let jobs = || async {
         let filter = JobFilter { queue: JobQueue::Ingestions, ..JobFilter::default() };
         let listed = test.stores().jobs.list(&test.org, &filter, &PageRequest::default()).await.unwrap();
-        listed.items.into_iter().map(|job| job.kind).collect::<Vec<_>>()
+        assert!(listed.items.iter().all(|job| job.kind == "index_rebuild"), "{:?}", listed.items);
+        listed.items
     };
-    assert_eq!(jobs().await, ["index_rebuild"], "the job of the first ingestion");
+    let cancel = || async {
+        for open in jobs().await.into_iter().filter(|job| !job.is_ended()) {
+            let cancelled = open.after(JobCommand::Cancel, test.environment.now()).unwrap().unwrap();
+            let write = JobWrite { batch: test.environment.random(), before: open, after: cancelled, outcome: None };
+            assert!(matches!(test.stores().jobs.write(write).await.unwrap(), JobWritten::Done(_)));
+        }
+        test.environment.advance(Duration::from_secs(60));
+    };
+    test.environment.advance(Duration::from_secs(60));
+    test.ingest(&document).await.unwrap();
+    assert_eq!(jobs().await.len(), 1, "the open job serves each request");
+    cancel().await;
+    for _ in 0..2 {
+        test.ingest(&document).await.unwrap();
+        assert_eq!(jobs().await.len(), 2, "another job, because the first one has ended");
+    }
+    cancel().await;
     let interval = Duration::from_millis(50);
     let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-    wait_for("the job", Duration::from_secs(20), || async { (jobs().await.len() == 2).then_some(()) }).await;
+    wait_for("the job of a sweep", Duration::from_secs(20), || async { (jobs().await.len() == 3).then_some(()) }).await;
     maintenance.stop(Duration::from_secs(5)).await;
+    let head = test.head(&document).await.unwrap();
     assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 1);
     assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 0, "the index is ready");
     assert_eq!(test.found("pump").await, [(document, head.generation)]);
@@ -504,6 +675,185 @@ async fn a_sweep_computes_vectors_of_the_chosen_model_by_a_job() {
         let indexed = listed.iter().find(|listed| listed.document == *document).unwrap();
         assert_eq!(indexed.generation, head.generation, "the index has the generation with both vectors");
     }
+}
+
+#[tokio::test]
+async fn a_document_that_is_changed_during_its_ingestion_is_ingested_again() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let document = test.create("pumps.md", TEXT).await;
+    let (stores, org, id, at) = (test.stores().clone(), test.org.clone(), document.clone(), test.environment.now());
+    test.models.run_during(async move {
+        let metadata = BTreeMap::from([("kind".to_owned(), "report".to_owned())]);
+        let change = DocumentChange::Update(DocumentPatch { metadata: Some(metadata), ..DocumentPatch::default() });
+        let write = Write::by_platform(org, "during".parse().unwrap(), at, Expected::Version(1), change);
+        stores.of::<Document>().decide(&id, write).await.unwrap();
+    });
+    let error = test.ingest(&document).await.unwrap_err();
+    assert!(error.reason == Reason::VersionConflict && error.is_retriable(), "{error}");
+    let head = test.ingested(&document).await;
+    let passages = test.knowledge.passages().read(&test.org, &document, head.generation, &[0]).await.unwrap();
+    assert!(passages[0].metadata_pairs.contains(&("kind".to_owned(), "report".to_owned())));
+}
+
+#[tokio::test]
+async fn a_document_that_is_deleted_during_its_ingestion_leaves_nothing() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    rebuild(&test.knowledge, &test.org).await.unwrap();
+    let document = test.create("pumps.md", TEXT).await;
+    let (stores, org, id, at) = (test.stores().clone(), test.org.clone(), document.clone(), test.environment.now());
+    test.models.run_during(async move {
+        let (key, expected) = ("during".parse().unwrap(), Expected::Version(1));
+        let write = Write::by_platform(org.clone(), key, at, expected, DocumentChange::Delete);
+        stores.of::<Document>().decide(&id, write).await.unwrap();
+        stores.passages().remove(&org, &id).await.unwrap();
+    });
+    assert!(matches!(test.ingest(&document).await.unwrap(), Ingested::Skipped(_)));
+    assert_eq!(test.head(&document).await, None);
+    assert_eq!(test.generations(&document).await, 0);
+    assert!(test.knowledge.index.documents(&test.org, None, 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn new_vectors_of_an_earlier_text_do_not_replace_a_later_text() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingested(&document).await;
+    test.models.choose(&["second", "first"]);
+    let (knowledge, environment) = (test.knowledge.clone(), test.environment.clone());
+    let (org, id) = (test.org.clone(), document.clone());
+    test.models.run_during(async move {
+        store_text(&knowledge.stores, &environment, (&org, &id), "# Fans\n\nThe fan turns.").await;
+        ingest_now(&knowledge, &environment, (&org, &id)).await.unwrap();
+        environment.advance(Duration::from_secs(1));
+    });
+    let jobs = test.start_jobs().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    wait_for("searches with the chosen model", Duration::from_secs(20), || async {
+        let serving = test.knowledge.serving_space(&test.org).await.unwrap();
+        serving.filter(|serving| serving.model == "second")
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    jobs.stop().await;
+    let found = test.stores().of::<Document>().get(&test.org, &document).await.unwrap().unwrap();
+    let head = test.head(&document).await.unwrap();
+    assert_eq!(Some(head.text_generation), found.text_generation);
+    assert_eq!(test.found("fan").await, [(document, head.generation)]);
+    assert!(test.found("valve").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_document_that_a_model_refuses_does_not_keep_others_from_its_vectors() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    // Two documents of one item of the job.
+    let mut buckets: BTreeMap<String, Vec<(DocumentId, String)>> = BTreeMap::new();
+    let mut names = (0..).map(|number| format!("{number}.md"));
+    let mut pair = loop {
+        let name = names.next().unwrap();
+        let id = DocumentId::derive(&[&name]);
+        let bucket = Digest::of(id.as_str().as_bytes()).as_str()[..2].to_owned();
+        let documents = buckets.entry(bucket).or_default();
+        documents.push((id, name));
+        if documents.len() == 2 {
+            break std::mem::take(documents);
+        }
+    };
+    pair.sort();
+    for ((_, name), text) in pair.iter().zip([TEXT, "# Fans\n\nThe fan turns."]) {
+        let document = test.create(name, text).await;
+        test.ingested(&document).await;
+    }
+    test.models.choose(&["second", "first"]);
+    *test.models.refused.lock().unwrap() = Some("pump");
+    let jobs = test.start_jobs().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    let [(refused, _), (other, _)] = &pair[..] else { panic!("{pair:?}") };
+    wait_for("vectors of the other document", Duration::from_secs(20), || async {
+        test.head(other).await.filter(|head| head.space.as_deref() == Some("own/second/0"))
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    jobs.stop().await;
+    assert_eq!(test.head(refused).await.unwrap().space.as_deref(), Some("own/first/0"));
+    assert_eq!(test.knowledge.serving_space(&test.org).await.unwrap().unwrap().model, "first");
+}
+
+#[tokio::test]
+async fn a_removal_that_meets_the_ingestion_of_a_new_text_is_repeated() {
+    let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingested(&document).await;
+    test.environment.advance(Duration::from_secs(1));
+    let (state, at) = (TextState::NoText("blank".to_owned()), test.environment.now());
+    let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
+    test.stores().texts.ingest(&test.org, document.as_str(), update).await.unwrap();
+    let (knowledge, environment) = (test.knowledge.clone(), test.environment.clone());
+    let (org, id) = (test.org.clone(), document.clone());
+    let step: BoxFuture<'static, ()> = Box::pin(async move {
+        store_text(&knowledge.stores, &environment, (&org, &id), "# Fans\n\nThe fan turns.").await;
+        ingest_now(&knowledge, &environment, (&org, &id)).await.unwrap();
+    });
+    let scripted = test.with_script(Scripted { during_removal: Mutex::new(Some(step)), ..Scripted::default() });
+    let error = ingest_now(&scripted, &test.environment, (&test.org, &document)).await.unwrap_err();
+    assert!(error.reason == Reason::VersionConflict && error.is_retriable(), "{error}");
+    ingest_now(&scripted, &test.environment, (&test.org, &document)).await.unwrap();
+    assert_eq!(test.found("fan").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_rebuild_of_an_index_that_another_process_changed_fails() {
+    let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingest(&document).await.unwrap();
+    let knowledge = test.with_script(Scripted { is_changed: AtomicBool::new(true), ..Scripted::default() });
+    let error = rebuild(&knowledge, &test.org).await.unwrap_err();
+    assert!(error.reason == Reason::VersionConflict && error.is_retriable(), "{error}");
+    assert_eq!(rebuild(&knowledge, &test.org).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_rebuild_does_not_wait_for_a_long_one_of_another_organization() {
+    let test = Sandbox::new().await;
+    let (begun, begins) = tokio::sync::oneshot::channel();
+    let step: BoxFuture<'static, ()> = Box::pin(async move {
+        begun.send(()).unwrap();
+        std::future::pending().await
+    });
+    let knowledge = test.with_script(Scripted { before_rebuild: Mutex::new(Some(step)), ..Scripted::default() });
+    let (long, org) = (knowledge.clone(), OrgId::derive(&["long"]));
+    let long = tokio::spawn(async move { rebuild(&long, &org).await });
+    begins.await.unwrap();
+    let refused = rebuild(&knowledge, &test.org).await.unwrap_err();
+    assert_eq!(folio_jobs::wait_reason(&refused), Some(WaitReason::Limit), "{refused}");
+    long.abort();
+    assert!(long.await.unwrap_err().is_cancelled());
+    assert_eq!(rebuild(&knowledge, &test.org).await.unwrap(), 0, "the organization has no documents");
+}
+
+#[tokio::test]
+async fn an_index_that_cannot_be_removed_does_not_keep_those_of_other_deleted_organizations() {
+    let test = Sandbox::new().await;
+    let mut deleted = ["a", "b", "c"].map(|name| OrgId::derive(&[name]));
+    deleted.sort();
+    for org in &deleted {
+        test.knowledge.index.begin_rebuild(org).await.unwrap();
+    }
+    let [first, others @ ..] = &deleted;
+    let knowledge = test.with_script(Scripted { undeletable: Some(first.clone()), ..Scripted::default() });
+    let maintenance = Maintenance::start(knowledge, Duration::from_millis(50), Arc::new(|_: &OrgId| true));
+    wait_for("the removals", Duration::from_secs(20), || async {
+        let indexed = test.knowledge.index.organizations().await.unwrap();
+        (!others.iter().any(|org| indexed.contains(org))).then_some(())
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    assert!(test.knowledge.index.organizations().await.unwrap().contains(first));
 }
 
 #[tokio::test]

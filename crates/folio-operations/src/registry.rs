@@ -101,6 +101,7 @@ mod tests {
                 "Export",
                 "Propose",
                 "Search",
+                "AskTable",
                 "DiscoverMcpTools",
                 "TestPolicy",
             ];
@@ -120,11 +121,20 @@ mod tests {
             // Model calls change only the balance, which has its own records.
             let is_model_call = ["TestProvider", "CreateCompletion", "StreamCompletion"].contains(&name);
             let is_change = operation.effect == Effect::Change && !is_model_call;
-            // A member decides on the work of an unattended run and on questions of ingestion, and starts and controls batches.
+            // A member decides on the work of an unattended run and on questions of ingestion, and starts and controls jobs.
             let decisions =
                 ["AcceptProposal", "RejectProposal", "AnswerDictionaryQuestion", "DismissDictionaryQuestion"];
             let decides = decisions.contains(&name);
-            let controls = ["RunExtractions", "RetryJob", "CancelJob", "PauseJob", "ResumeJob"].contains(&name);
+            let jobs = [
+                "RunExtractions",
+                "StartIngestion",
+                "FillStack",
+                "RetryJob",
+                "CancelJob",
+                "PauseJob",
+                "ResumeJob",
+            ];
+            let controls = jobs.contains(&name);
             let is_of_account = operation.access == Access::Account;
             let is_expected = decides || controls || (operation.role == Role::Admin || is_of_account) && is_change;
             assert_eq!(is_recorded, is_expected, "{name}");

@@ -3,9 +3,13 @@
 //! | write | job |
 //! |---|---|
 //! | a text becomes ready | ingests the document, unless the organization disabled it |
+//! | a document turns out to have no text | stores the keys under which links find it, unless the organization disabled ingestions |
 //! | the text of a document with passages is replaced by none | removes the passages |
 //! | the name, tags or metadata of a document with passages change | writes the passages with them |
 //! | a document with passages is deleted | removes the passages |
+//!
+//! A document whose ingestion was requested counts as one with passages: the ingestion may be in progress, and may end before the
+//! write.
 //!
 //! A job whose write was refused or lost finds the document unchanged, and ends without an effect.
 
@@ -59,12 +63,14 @@ impl Ingestions {
         (at, is_ready): (Timestamp, bool),
     ) -> Result<Option<JobId>> {
         let cause = IngestionCause { at, version: None };
-        if !is_ready {
-            let has_passages = self.passages.head(org, id).await?.is_some();
-            return if has_passages { self.create(org, id, IngestionMode::Index, cause, None).await } else { Ok(None) };
-        }
         let organization = self.organizations.get(&OrgId::platform(), org).await?;
         let mode = organization.map_or(IngestionMode::Off, |organization| organization.ingestion);
+        if !is_ready {
+            return match mode != IngestionMode::Off || self.may_have_passages(org, id).await? {
+                true => self.create(org, id, IngestionMode::Index, cause, None).await,
+                false => Ok(None),
+            };
+        }
         let user = match mode {
             IngestionMode::Off => return Ok(None),
             IngestionMode::Index => None,
@@ -92,12 +98,17 @@ impl Ingestions {
             (&after.name, &after.tags, &after.metadata) != (&before.name, &before.tags, &before.metadata)
         });
         let (org, id) = (&before.org, &before.id);
-        if !is_changed || self.passages.head(org, id).await?.is_none() {
+        if !is_changed || !self.may_have_passages(org, id).await? {
             return Ok(None);
         }
         let version = after.map_or(before.version.saturating_add(1), |after| after.version);
         let cause = IngestionCause { at, version: Some(version) };
         self.create(org, id, IngestionMode::Index, cause, None).await
+    }
+
+    async fn may_have_passages(&self, org: &OrgId, id: &DocumentId) -> Result<bool> {
+        let has_passages = self.passages.head(org, id).await?.is_some();
+        Ok(has_passages || self.passages.last_ingestion(org, id).await?.is_some())
     }
 
     /// Adds the hint of a job, so that a node starts it at once. The caller has written what causes it.

@@ -26,7 +26,7 @@ use folio_testkit::wait_for;
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Write};
 use folio_types::page::PageRequest;
 use folio_types::{
-    BlobId, CallId, Digest, DocumentId, Environment, ExtractionId, Incarnation, OrgId, PromptId, Reason, Result,
+    BlobId, CallId, Digest, DocumentId, Environment, ExtractionId, Incarnation, JobId, OrgId, PromptId, Reason, Result,
     Secret, System, TagId, ThreadId, TurnId, UserId,
 };
 use serde_json::{Value, json};
@@ -466,6 +466,47 @@ async fn a_prompt_that_shares_a_tag_with_a_document_runs_on_each_text_and_after_
     change::<Organization>(&test, &stores, &test.org, Expected::Version(1), disable).await;
     stores.texts.ingest(&test.org, test.document.as_str(), test.ready()).await.unwrap();
     assert_eq!(runs().await.len(), 2, "the organization disabled the runs");
+}
+
+#[tokio::test]
+async fn a_change_of_a_document_during_its_first_ingestion_creates_a_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &[]);
+    test.create_document().await;
+    let stores = test.with_events(test.stores.clone());
+    let jobs = async || {
+        let filter = JobFilter { queue: JobQueue::Ingestions, ..JobFilter::default() };
+        test.stores.jobs.list(&test.org, &filter, &PageRequest::default()).await.unwrap().items.len()
+    };
+    let rename =
+        |name: &str| DocumentChange::Update(DocumentPatch { name: Some(name.to_owned()), ..DocumentPatch::default() });
+    change::<Document>(&test, &stores, &test.document, Expected::Version(1), rename("b.txt")).await;
+    assert_eq!(jobs().await, 0, "the document was never ingested");
+
+    let (running, documents) = (JobId::derive(&["running"]), [test.document.clone()]);
+    stores.passages().set_last_ingestion(&test.org, &running, &documents).await.unwrap();
+    change::<Document>(&test, &stores, &test.document, Expected::Version(2), rename("c.txt")).await;
+    assert_eq!(jobs().await, 1);
+    let empty = IngestUpdate { state: TextState::NoText("blank".into()), ..test.ready() };
+    stores.texts.ingest(&test.org, test.document.as_str(), empty).await.unwrap();
+    assert_eq!(jobs().await, 2);
+    change::<Document>(&test, &stores, &test.document, Expected::Version(3), DocumentChange::Delete).await;
+    assert_eq!(jobs().await, 3);
+}
+
+#[tokio::test]
+async fn a_document_without_text_causes_the_job_that_stores_its_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = Sandbox::open(folder.path(), &[]);
+    test.create_document().await;
+    let stores = test.with_events(test.stores.clone());
+    let create = OrganizationChange::Create { name: "o".into() };
+    change::<Organization>(&test, &stores, &test.org, Expected::Absent, create).await;
+    let empty = IngestUpdate { state: TextState::NoText("blank".into()), ..test.ready() };
+    stores.texts.ingest(&test.org, test.document.as_str(), empty).await.unwrap();
+    let filter = JobFilter { queue: JobQueue::Ingestions, ..JobFilter::default() };
+    let found = test.stores.jobs.list(&test.org, &filter, &PageRequest::default()).await.unwrap().items;
+    assert_eq!(found.iter().map(|job| job.kind.as_str()).collect::<Vec<_>>(), ["text_ingestion"]);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ const PastAnswer = lazy(async () => ({ default: (await import("./past_answer.js"
 
 interface PastEntryProps {
   readonly entry: Entry;
-  /** Typed answers of the agent are shown with their sources: not at all, at once, or on demand. */
+  /** `no`: the agent gives no typed answers. The entry shows the sources of a recent one at once, and those of an earlier one on demand. */
   readonly typed?: "no" | "recent" | "earlier";
   readonly onAskAgain?: () => void;
 }

@@ -17,7 +17,7 @@ mod tests;
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -40,6 +40,8 @@ use crate::port::PassageIndex;
 use crate::search::Search;
 
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// File that a process locks while it uses the folder.
+const LOCK_FILE: &str = "lock";
 
 /// Everything that the operations share.
 struct Shared {
@@ -69,7 +71,7 @@ pub struct EmbeddedIndex {
     maintenance: JoinHandle<()>,
 }
 
-fn unavailable(path: &std::path::Path, error: impl std::fmt::Display) -> Error {
+fn unavailable(path: &Path, error: impl std::fmt::Display) -> Error {
     let path = path.display();
     Error::unavailable(Reason::StoreUnavailable, format!("the folder of the index {path} cannot be used: {error}"))
 }
@@ -84,7 +86,7 @@ impl EmbeddedIndex {
     pub fn open(root: PathBuf, options: EmbeddedOptions) -> Result<Self> {
         options.validate()?;
         std::fs::create_dir_all(&root).map_err(|error| unavailable(&root, error))?;
-        let lock = File::create(root.join("lock")).map_err(|error| unavailable(&root, error))?;
+        let lock = File::create(root.join(LOCK_FILE)).map_err(|error| unavailable(&root, error))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => unavailable(&root, "another process uses it"),
             TryLockError::Error(error) => unavailable(&root, error),
@@ -102,6 +104,15 @@ impl EmbeddedIndex {
         let searches = Permits::with_queue(options.searches_max, options.waiting_max);
         let writes = Permits::with_queue(options.writes_max, options.waiting_max);
         Ok(Self { shared, searches, writes, maintenance })
+    }
+
+    /// Returns true if a folder contains an index that no process uses, and that no process opened within this age: a process that
+    /// opens the folder at this moment must not meet the lock of this function. Blocks.
+    pub fn is_abandoned(root: &Path, age: Duration) -> bool {
+        let Ok(lock) = File::open(root.join(LOCK_FILE)) else { return false };
+        let opened = lock.metadata().and_then(|metadata| metadata.modified());
+        let is_old = opened.is_ok_and(|opened| opened.elapsed().is_ok_and(|elapsed| elapsed >= age));
+        is_old && lock.try_lock().is_ok()
     }
 
     /// Runs work on a thread for blocking work. The inner error is the state of an index that cannot be used. Work

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use folio_testkit::wait_for;
 use folio_types::TagId;
@@ -43,6 +42,19 @@ fn document(name: &str, passages: Vec<Passage>) -> IndexedDocument {
 fn search(text: &str, values: &[f32]) -> Search {
     let vector = (!values.is_empty()).then(|| Embedding { space: "space".to_owned(), values: values.to_vec() });
     Search { text: text.to_owned(), vector, filter: Filter::default(), limit: 50 }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_folder_that_no_process_uses_is_abandoned() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(!EmbeddedIndex::is_abandoned(folder.path(), Duration::ZERO), "a folder without an index");
+    let index = open(folder.path(), options()).await;
+    assert!(!EmbeddedIndex::is_abandoned(folder.path(), Duration::ZERO), "an open index");
+    drop(index);
+    let is_abandoned = || async { EmbeddedIndex::is_abandoned(folder.path(), Duration::ZERO).then_some(()) };
+    wait_for("the end of the index", LIMIT, is_abandoned).await;
+    assert!(!EmbeddedIndex::is_abandoned(folder.path(), Duration::from_secs(3_600)), "an index that was just opened");
+    drop(open(folder.path(), options()).await);
 }
 
 async fn fill(index: &EmbeddedIndex, org: &OrgId, documents: Vec<IndexedDocument>) {

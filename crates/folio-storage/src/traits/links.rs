@@ -6,17 +6,18 @@
 //! | `document_link_key/DOCUMENT` | digest of the key | a key under which the document is found |
 //! | `link_key/DIGEST` | `d/DOCUMENT` | a document with the key |
 //! | `link_key/DIGEST` | `s/TIME/DOCUMENT/DIGEST` | a document that refers to the key, with the target |
-//! | `missing_link` | `TIME/DIGEST` | a target without a document, from the time of its first reference |
+//! | `missing_link/DIGIT` | `TIME/DIGEST` | a target without a document, from the time of its first reference; one group for each first digit of the digest |
 //! | `followed_link/ROOT` | `DOCUMENT` | a document that the ingestion of the root followed |
 //! | `link_follower/DOCUMENT` | `ROOT` | the reverse of the row above |
 //!
 //! The groups `link_key` are authoritative: whether a target is missing follows from them, so that a missing target is found when its
 //! document arrives, without a scan. A document that arrives writes its row and then reads the references; a document that
 //! refers writes its rows and then reads the documents. So at least one of two concurrent writers finds the other. The rows of
-//! `missing_link` are an index in the order of time: a reader checks each of them.
+//! `missing_link` are an index, which is read in the order of time: a reader checks each of them.
 //!
 //! All writes are idempotent and have no conditions. The first two groups name every other row of a document, are written before
-//! them, and are removed after them.
+//! them, and are removed after them. They are written again at the end, because a removal that met the write has removed them, but
+//! not the later rows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,7 +42,8 @@ const CHANGED_REFERENCES_MAX: usize = 10_000;
 /// Maximum number of targets that are written concurrently.
 const AT_ONCE: usize = 16;
 
-const MISSING: &str = MissingLinkRow::KIND;
+/// First digits of digests.
+const DIGITS: &str = "0123456789abcdef";
 const DOCUMENTS: &str = "d/";
 const REFERENCES: &str = "s/";
 
@@ -83,6 +85,15 @@ fn reference_row(document: &DocumentId, link: &DocumentLink, identity: &LinkKey)
     format!("{REFERENCES}{}/{document}/{}", sortable(link.since), identity.digest())
 }
 
+/// Returns the group of the missing targets whose digests begin with a digit, so that their list consists of several partitions.
+fn missing_group(digit: &str) -> String {
+    format!("{}/{digit}", MissingLinkRow::KIND)
+}
+
+fn missing_group_of(identity: &LinkKey) -> String {
+    missing_group(identity.digest().get(..1).unwrap_or_default())
+}
+
 fn missing_row(since: Timestamp, identity: &LinkKey) -> String {
     format!("{}/{}", sortable(since), identity.digest())
 }
@@ -106,10 +117,11 @@ impl LinkStore {
     pub async fn write_keys(&self, org: &OrgId, document: &DocumentId, keys: &[LinkKey]) -> Result<()> {
         let stored = self.keys(org, document).await?;
         for key in keys {
-            let (row, value) = (key.digest(), encode(&DocumentLinkKey { key: key.clone() })?);
-            self.0.put(org, &keys_of(document), &row, value).await?;
+            let (row, name) = (key.digest(), encode(&DocumentLinkKey { key: key.clone() })?);
+            self.0.put(org, &keys_of(document), &row, name.clone()).await?;
             let value = encode(&LinkedDocument { document: document.clone() })?;
             self.0.put(org, &group_of(key), &format!("{DOCUMENTS}{document}"), value).await?;
+            self.0.put(org, &keys_of(document), &row, name).await?;
             self.update_references(org, key).await?;
         }
         for key in stored.iter().filter(|key| !keys.contains(key)) {
@@ -155,13 +167,15 @@ impl LinkStore {
 
     async fn write_link(&self, org: &OrgId, document: &DocumentId, link: &DocumentLink) -> Result<()> {
         let Some(identity) = link.keys.first() else { return Ok(()) };
-        self.0.put(org, &links_of(document), &identity.digest(), encode(link)?).await?;
+        let name = encode(link)?;
+        self.0.put(org, &links_of(document), &identity.digest(), name.clone()).await?;
         let DocumentLink { target, keys, since, .. } = link.clone();
         let reference = encode(&LinkingDocument { document: document.clone(), target, keys, since })?;
         let row = reference_row(document, link, identity);
         for key in &link.keys {
             self.0.put(org, &group_of(key), &row, reference.clone()).await?;
         }
+        self.0.put(org, &links_of(document), &identity.digest(), name).await?;
         self.update_missing(org, &link.keys).await
     }
 
@@ -171,7 +185,7 @@ impl LinkStore {
         for key in &link.keys {
             self.0.remove(org, &group_of(key), &row).await?;
         }
-        self.0.remove(org, MISSING, &missing_row(link.since, identity)).await?;
+        self.0.remove(org, &missing_group_of(identity), &missing_row(link.since, identity)).await?;
         self.update_missing(org, &link.keys).await?;
         self.0.remove(org, &links_of(document), &identity.digest()).await
     }
@@ -208,14 +222,14 @@ impl LinkStore {
     async fn update_missing(&self, org: &OrgId, keys: &[LinkKey]) -> Result<()> {
         let Some(identity) = keys.first() else { return Ok(()) };
         let Some(first) = self.first_reference(org, identity).await? else { return Ok(()) };
-        let row = missing_row(first.since, identity);
+        let (group, row) = (missing_group_of(identity), missing_row(first.since, identity));
         if self.find(org, keys).await?.is_none() {
             let LinkingDocument { target, keys, since, .. } = first;
-            self.0.put(org, MISSING, &row, encode(&MissingLinkRow { target, keys, since })?).await?;
+            self.0.put(org, &group, &row, encode(&MissingLinkRow { target, keys, since })?).await?;
         }
         // A document that arrived after the first read did not find the row.
         match self.find(org, keys).await? {
-            Some(_) => self.0.remove(org, MISSING, &row).await,
+            Some(_) => self.0.remove(org, &group, &row).await,
             None => Ok(()),
         }
     }
@@ -285,7 +299,16 @@ impl LinkStore {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(String, MissingLinkRow)>> {
-        let rows = self.0.list_after(org, MISSING, after.unwrap_or_default(), limit).await?;
+        let after = after.unwrap_or_default();
+        let reads: Vec<_> = DIGITS
+            .split_inclusive(|_: char| true)
+            .map(|digit| async move { self.0.list_after(org, &missing_group(digit), after, limit).await })
+            .collect();
+        let groups: Vec<Vec<(String, Vec<u8>)>> =
+            futures::stream::iter(reads).buffer_unordered(AT_ONCE).try_collect().await?;
+        let mut rows: Vec<(String, Vec<u8>)> = groups.into_iter().flatten().collect();
+        rows.sort();
+        rows.truncate(limit);
         rows.into_iter().map(|(row, value)| Ok((row, decode(&value)?))).collect()
     }
 
@@ -336,7 +359,56 @@ impl LinkStore {
 
 #[cfg(test)]
 mod tests {
+    use futures::executor::block_on;
+
+    use super::super::rows::memory::MemoryRows;
     use super::*;
+
+    #[test]
+    fn rows_of_a_write_that_meets_a_removal_are_removed_later() {
+        let (org, document) = (OrgId::derive(&["o"]), DocumentId::derive(&["document"]));
+        let (key, since) = (LinkKey::Name("annex.pdf".to_owned()), Timestamp::constant(1, 0));
+        let (anchor, target) = (String::new(), "annex.pdf".to_owned());
+        let link = DocumentLink { page: 1, anchor, target, keys: vec![key.clone()], since };
+        let found = FoundLink { page: 1, anchor: String::new(), target: link.target.clone(), keys: link.keys.clone() };
+        let reference = format!("{}/{}", group_of(&key), reference_row(&document, &link, &key));
+        for row in [reference, format!("{}/{DOCUMENTS}{document}", group_of(&key))] {
+            let rows = Arc::new(MemoryRows::default());
+            let store = LinkStore::new(rows.clone());
+            let (other, of_org, of_document) = (store.clone(), org.clone(), document.clone());
+            rows.before(&row, async move { other.remove_document(&of_org, &of_document).await.unwrap() });
+            block_on(store.write_links(&org, &document, vec![found.clone()], since)).unwrap();
+            block_on(store.write_keys(&org, &document, std::slice::from_ref(&key))).unwrap();
+            assert!(rows.names().contains(&row), "{row} is written after the removal");
+            block_on(store.remove_document(&org, &document)).unwrap();
+            assert_eq!(rows.names(), Vec::<String>::new(), "{row}");
+        }
+    }
+
+    #[test]
+    fn missing_targets_of_all_groups_are_listed_in_the_order_of_time() {
+        let (org, rows) = (OrgId::derive(&["o"]), Arc::new(MemoryRows::default()));
+        let store = LinkStore::new(rows.clone());
+        let name = |second: i64| format!("{second}.pdf");
+        for second in 0..40 {
+            let document = DocumentId::derive(&[&name(second)]);
+            let keys = vec![LinkKey::Name(name(second))];
+            let link = FoundLink { page: 1, anchor: String::new(), target: name(second), keys };
+            block_on(store.write_links(&org, &document, vec![link], Timestamp::constant(second, 0))).unwrap();
+        }
+        let groups: BTreeSet<String> = rows.names().iter().map(|name| name.split('/').take(2).collect()).collect();
+        let missing = groups.iter().filter(|group| group.starts_with(MissingLinkRow::KIND)).count();
+        assert!(missing > 4, "{missing} groups");
+        let (mut found, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let page = block_on(store.missing(&org, after.as_deref(), 7)).unwrap();
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            assert!(page.len() <= 7);
+            found.extend(page.into_iter().map(|(_, row)| row.target));
+        }
+        assert_eq!(found, (0..40).map(name).collect::<Vec<_>>());
+    }
 
     #[test]
     fn rows_of_references_are_in_the_order_of_time_and_after_those_of_documents() {

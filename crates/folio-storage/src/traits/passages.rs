@@ -6,6 +6,7 @@
 //! |---|---|
 //! | row of the generation | after a crash, the passages of the generation are found and removed |
 //! | passages, in groups of 500 | bounded partitions |
+//! | row of the generation again | a removal that met the writes has removed the row, but not the later passages |
 //! | bucket of the head | a list of the heads reads the buckets in use only |
 //! | head, conditional on the head before it | the generation becomes live; of two concurrent writes the later generation wins |
 //! | removal of earlier generations | |
@@ -153,7 +154,8 @@ impl PassageStore {
         let PassageHead { document, generation, .. } = head;
         let stored = PassageGeneration { generation: *generation, passages: head.passages };
         let (group, key) = (group_of_generations(document), row_of_generation(*generation));
-        self.0.put(org, &group, &key, encode(&stored)?).await?;
+        let row = encode(&stored)?;
+        self.0.put(org, &group, &key, row.clone()).await?;
         // Collected, because a stream of borrowed passages is not general enough for the bounds of a task. A passage is encoded
         // when its write begins.
         let writes: Vec<_> = passages
@@ -164,7 +166,11 @@ impl PassageStore {
             })
             .collect();
         futures::stream::iter(writes).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        self.0.put(org, &group, &key, row).await?;
         let written = self.set_head(org, head).await?;
+        if written == PassagesWritten::Superseded {
+            self.remove_generation(org, document, stored).await?;
+        }
         self.collect(org, document).await?;
         Ok(written)
     }
@@ -284,13 +290,26 @@ impl PassageStore {
         futures::stream::iter(writes).buffer_unordered(AT_ONCE).try_collect().await
     }
 
-    /// Removes all passages of a document, first the head. Idempotent. The caller removes them again once no process writes
-    /// passages of the document.
+    /// Removes all passages of a deleted document, and the record of its newest job. Idempotent. The caller removes them again
+    /// once no process writes passages of the document.
     pub async fn remove(&self, org: &OrgId, document: &DocumentId) -> Result<()> {
-        let bucket = bucket_of(document);
-        self.0.remove(org, &group_of_heads(bucket), document.as_str()).await?;
-        self.0.remove(org, &group_of_ingestions(bucket), document.as_str()).await?;
+        self.0.remove(org, &group_of_ingestions(bucket_of(document)), document.as_str()).await?;
+        self.remove_passages(org, document).await
+    }
+
+    /// Removes all passages of a document, first the head. Idempotent. The record of its newest job remains.
+    pub async fn remove_passages(&self, org: &OrgId, document: &DocumentId) -> Result<()> {
+        self.0.remove(org, &group_of_heads(bucket_of(document)), document.as_str()).await?;
         self.collect(org, document).await
+    }
+
+    /// Removes all passages of a document, also those of a generation that the caller has just written: a removal that met the write
+    /// may have removed the row that names the generation. Idempotent.
+    pub async fn remove_written(&self, org: &OrgId, head: &PassageHead) -> Result<()> {
+        self.remove(org, &head.document).await?;
+        let PassageHead { document, generation, passages, .. } = head;
+        let written = PassageGeneration { generation: *generation, passages: *passages };
+        self.remove_generation(org, document, written).await
     }
 
     /// Removes the generations of a document before the live one, also those of interrupted writes. A later generation may be in
@@ -299,16 +318,21 @@ impl PassageStore {
         let group = group_of_generations(document);
         let live = self.head(org, document).await?.map(|head| head.generation);
         for row in self.0.list(org, &group).await? {
-            let PassageGeneration { generation, passages } = decode(&row)?;
-            if live.is_some_and(|live| generation >= live) {
-                continue;
+            let stored: PassageGeneration = decode(&row)?;
+            if live.is_none_or(|live| stored.generation < live) {
+                self.remove_generation(org, document, stored).await?;
             }
-            for part in 0..passages.div_ceil(GROUP_PASSAGES) {
-                self.0.remove_group(org, &group_of_passages(document, generation, part)).await?;
-            }
-            self.0.remove(org, &group, &row_of_generation(generation)).await?;
         }
         Ok(())
+    }
+
+    /// Removes the passages of a generation, and then its row.
+    async fn remove_generation(&self, org: &OrgId, document: &DocumentId, stored: PassageGeneration) -> Result<()> {
+        let PassageGeneration { generation, passages } = stored;
+        for part in 0..passages.div_ceil(GROUP_PASSAGES) {
+            self.0.remove_group(org, &group_of_passages(document, generation, part)).await?;
+        }
+        self.0.remove(org, &group_of_generations(document), &row_of_generation(generation)).await
     }
 
     /// Returns the vector space in which searches of an organization are made. None: no passage has a vector.
@@ -338,7 +362,9 @@ impl PassageStore {
 #[cfg(test)]
 mod tests {
     use folio_types::Timestamp;
+    use futures::executor::block_on;
 
+    use super::super::rows::memory::MemoryRows;
     use super::*;
 
     fn head(passages: u32) -> PassageHead {
@@ -380,5 +406,61 @@ mod tests {
     fn rows_sort_by_number_and_generation() {
         assert!(row_of(9) < row_of(10) && row_of_generation(0xff) < row_of_generation(0x100));
         assert!(DOCUMENT_PASSAGES_MAX < 100_000_000);
+    }
+    /// Returns the rows of an organization in which `other` runs while a first generation of two passages is written: after
+    /// the first passage was stored, and before the second one.
+    fn interrupted<F>(other: impl FnOnce(PassageStore) -> F) -> (Arc<MemoryRows>, PassageStore)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let rows = Arc::new(MemoryRows::default());
+        let store = PassageStore::new(rows.clone());
+        let second = format!("{}/{}", group_of_passages(&head(2).document, 1, 0), row_of(1));
+        rows.before(&second, other(store.clone()));
+        (rows, store)
+    }
+
+    fn org() -> OrgId {
+        OrgId::derive(&["o"])
+    }
+
+    /// Returns true if no row of the passages of the first generation exists, and no row that names it.
+    fn is_removed(rows: &MemoryRows) -> bool {
+        let (document, generation) = (head(2).document, row_of_generation(1));
+        let passages = group_of_passages(&document, 1, 0);
+        let named = format!("{}/{generation}", group_of_generations(&document));
+        rows.names().iter().all(|name| !name.starts_with(&passages) && *name != named)
+    }
+
+    #[test]
+    fn a_write_that_meets_a_later_one_leaves_nothing() {
+        let (rows, store) = interrupted(|store| async move {
+            let later = PassageHead { generation: 2, ..head(1) };
+            assert_eq!(store.write(&org(), &later, &[passage(0)]).await.unwrap(), PassagesWritten::Live);
+        });
+        let written = block_on(store.write(&org(), &head(2), &[passage(0), passage(1)])).unwrap();
+        assert_eq!(written, PassagesWritten::Superseded);
+        assert!(is_removed(&rows), "{:?}", rows.names());
+        let live = block_on(store.head(&org(), &head(2).document)).unwrap();
+        assert_eq!(live.map(|live| live.generation), Some(2));
+    }
+
+    #[test]
+    fn passages_of_a_write_that_meets_a_removal_are_removed_later() {
+        let removal = |store: PassageStore| async move { store.remove(&org(), &head(2).document).await.unwrap() };
+        for is_writer in [false, true] {
+            let (rows, store) = interrupted(removal);
+            let written = block_on(store.write(&org(), &head(2), &[passage(0), passage(1)])).unwrap();
+            assert_eq!(written, PassagesWritten::Live);
+            assert!(!is_removed(&rows));
+            block_on(async {
+                match is_writer {
+                    true => store.remove_written(&org(), &head(2)).await,
+                    false => store.remove(&org(), &head(2).document).await,
+                }
+            })
+            .unwrap();
+            assert!(is_removed(&rows), "{is_writer}: {:?}", rows.names());
+        }
     }
 }

@@ -43,3 +43,103 @@ pub trait RowStore: Send + Sync {
     /// Removes all rows of a group. Idempotent.
     async fn remove_group(&self, org: &OrgId, group: &str) -> Result<()>;
 }
+
+/// Rows in memory, for tests of writes that meet.
+#[cfg(test)]
+pub(crate) mod memory {
+    use std::collections::BTreeMap;
+    use std::sync::{Mutex, MutexGuard};
+
+    use futures::future::BoxFuture;
+
+    use super::*;
+
+    /// Groups by organization and name, with their rows by key.
+    type Groups = BTreeMap<(OrgId, String), BTreeMap<String, Vec<u8>>>;
+
+    #[derive(Default)]
+    pub(crate) struct MemoryRows {
+        groups: Mutex<Groups>,
+        /// The name of a row, and the step that runs before the first plain write of it.
+        step: Mutex<Option<(String, BoxFuture<'static, ()>)>>,
+    }
+
+    impl MemoryRows {
+        /// Runs a step before the first plain write of the row with this name: its group and its key.
+        pub(crate) fn before(&self, name: &str, step: impl Future<Output = ()> + Send + 'static) {
+            *self.step.lock().unwrap() = Some((name.to_owned(), Box::pin(step)));
+        }
+
+        /// Returns the names of all rows.
+        pub(crate) fn names(&self) -> Vec<String> {
+            let groups = self.groups();
+            groups.iter().flat_map(|((_, group), rows)| rows.keys().map(move |key| format!("{group}/{key}"))).collect()
+        }
+
+        fn groups(&self) -> MutexGuard<'_, Groups> {
+            self.groups.lock().unwrap()
+        }
+
+        fn take_step(&self, name: &str) -> Option<BoxFuture<'static, ()>> {
+            let mut step = self.step.lock().unwrap();
+            step.take_if(|(of, _)| of == name).map(|(_, step)| step)
+        }
+    }
+
+    #[async_trait]
+    impl RowStore for MemoryRows {
+        async fn get(&self, org: &OrgId, group: &str, keys: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
+            let groups = self.groups();
+            let rows = groups.get(&(org.clone(), group.to_owned()));
+            Ok(keys.iter().map(|key| rows.and_then(|rows| rows.get(key)).cloned()).collect())
+        }
+
+        async fn list(&self, org: &OrgId, group: &str) -> Result<Vec<Vec<u8>>> {
+            let rows = self.groups().get(&(org.clone(), group.to_owned())).cloned().unwrap_or_default();
+            Ok(rows.into_values().collect())
+        }
+
+        async fn list_after(
+            &self,
+            org: &OrgId,
+            group: &str,
+            after: &str,
+            limit: usize,
+        ) -> Result<Vec<(String, Vec<u8>)>> {
+            let rows = self.groups().get(&(org.clone(), group.to_owned())).cloned().unwrap_or_default();
+            Ok(rows.into_iter().filter(|(key, _)| key.as_str() > after).take(limit).collect())
+        }
+
+        async fn compare_and_set(&self, org: &OrgId, write: ConditionalRow) -> Result<bool> {
+            let ConditionalRow { group, key, before, after, guard } = write;
+            let mut groups = self.groups();
+            let rows = groups.entry((org.clone(), group)).or_default();
+            let is_expected =
+                rows.get(&key) == before.as_ref() && guard.is_none_or(|(key, value)| rows.get(&key) == Some(&value));
+            if is_expected {
+                rows.insert(key, after);
+            }
+            Ok(is_expected)
+        }
+
+        async fn put(&self, org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> Result<()> {
+            if let Some(step) = self.take_step(&format!("{group}/{key}")) {
+                step.await;
+            }
+            self.groups().entry((org.clone(), group.to_owned())).or_default().insert(key.to_owned(), value);
+            Ok(())
+        }
+
+        async fn remove(&self, org: &OrgId, group: &str, key: &str) -> Result<()> {
+            if let Some(rows) = self.groups().get_mut(&(org.clone(), group.to_owned())) {
+                rows.remove(key);
+            }
+            Ok(())
+        }
+
+        async fn remove_group(&self, org: &OrgId, group: &str) -> Result<()> {
+            self.groups().remove(&(org.clone(), group.to_owned()));
+            Ok(())
+        }
+    }
+}

@@ -1,10 +1,12 @@
 //! The passages of documents and the index of a process.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use folio_index::EmbeddedIndex;
 use folio_jobs::JobHints;
 use folio_knowledge::{Knowledge, Tokenizers};
 use folio_tools::ToolResources;
@@ -20,6 +22,10 @@ use super::cluster::Cluster;
 use super::passage_index::{self, OpenIndex};
 use crate::settings::Settings;
 
+/// Beginning of the names of temporary folders of indexes.
+const TEMPORARY_PREFIX: &str = "folio-index-";
+/// Age of a temporary folder from which it may be removed.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60);
 /// Name of the folder of the index in the data folder.
 const FOLDER: &str = "index";
 
@@ -78,6 +84,50 @@ fn folder(settings: &Settings) -> Result<(PathBuf, Option<TempDir>)> {
     }
     let parent = settings.documents.scratch.clone().unwrap_or_else(std::env::temp_dir);
     std::fs::create_dir_all(&parent).context("the folder of temporary files cannot be created")?;
-    let temporary = tempfile::Builder::new().prefix("folio-index-").tempdir_in(parent)?;
+    remove_abandoned(&parent);
+    let temporary = tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir_in(parent)?;
     Ok((temporary.path().to_owned(), Some(temporary)))
+}
+
+/// Removes the temporary folders of processes that were killed.
+fn remove_abandoned(parent: &Path) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let is_temporary = entry.file_name().to_string_lossy().starts_with(TEMPORARY_PREFIX);
+        if is_temporary
+            && EmbeddedIndex::is_abandoned(&entry.path(), ABANDONED_AFTER)
+            && let Err(error) = std::fs::remove_dir_all(entry.path())
+        {
+            tracing::warn!(%error, folder = %entry.path().display(), "an index of a former process cannot be removed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn only_old_folders_of_indexes_that_no_process_uses_are_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let create = |name: &str, age: Duration| {
+            let folder = parent.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            let lock = std::fs::File::create(folder.join("lock")).unwrap();
+            lock.set_modified(SystemTime::now() - age).unwrap();
+            lock
+        };
+        let day = Duration::from_secs(24 * 60 * 60);
+        drop(create("folio-index-old", day));
+        drop(create("folio-index-new", Duration::ZERO));
+        drop(create("other", day));
+        let used = create("folio-index-used", day);
+        used.lock().unwrap();
+        remove_abandoned(parent.path());
+        let mut left: Vec<_> =
+            std::fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["folio-index-new", "folio-index-used", "other"]);
+    }
 }

@@ -177,7 +177,7 @@ fn rejected_values_and_values_without_approval_are_skipped_as_requested() {
 fn a_query_is_checked() {
     let new = |group_by: &[&str], aggregates: Vec<Aggregate>| {
         let group_by = group_by.iter().map(|name| (*name).to_owned()).collect();
-        Aggregator::new(&stack(), TableQuery { group_by, aggregates, approved_only: false }).map(drop)
+        Aggregator::new(&stack(), TableQuery { group_by, aggregates, filter: BTreeMap::new(), approved_only: false }).map(drop)
     };
     let count = || aggregate(Count, "");
     new(&["VENDOR"], vec![count()]).unwrap();
@@ -204,6 +204,7 @@ fn groups_and_numbers_are_bounded() {
     let query = |group_by: &[&str]| TableQuery {
         group_by: group_by.iter().map(|name| (*name).to_owned()).collect(),
         aggregates: vec![aggregate(Sum, "pages")],
+        filter: BTreeMap::new(),
         approved_only: false,
     };
     assert_eq!(answered(&many, query(&["pages"])).unwrap_err().reason, Reason::TooLarge);
