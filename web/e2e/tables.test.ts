@@ -68,6 +68,8 @@ test("columns are proposed and approved, rows are filled, and a cell is reviewed
   await page.keyboard.press("a");
   await visible(selected.getByText("Approved", { exact: true }));
   await page.keyboard.press("ArrowRight");
+  // The focus moves with the next frame.
+  await page.locator('[data-cell="0-2"]:focus').waitFor();
   await page.keyboard.press("e");
   await page.getByRole("textbox", { name: "Value of Vendor" }).fill("Acme");
   await page.keyboard.press("Enter");

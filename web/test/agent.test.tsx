@@ -157,6 +157,20 @@ test("an answer is streamed as Markdown, and its thread is in the address", asyn
   expect(await screen.findByRole("button", { name: "Send" })).toBeTruthy();
 });
 
+test("a conversation of a document is one of its agents, and lists no conversations of others", async () => {
+  const fake = new FakeConversation();
+  const filters: string[] = [];
+  const base = fake.services();
+  const { user } = renderPage({ ...base, thread: { ...base.thread, listThreads: ({ filter }) => { filters.push(filter); return {}; } } }, "/documents/doc_1?panel=agent");
+  await user.type(await message(), "hello{Enter}");
+  await waitFor(() => expect(fake.chats[0]).toMatchObject({ profile: "document", documentIds: ["doc_1"], mentions: [] }));
+  fake.emit(...STARTED, say("hi"), { case: "completed", value: { text: "hi" } });
+  // The answer is Markdown, and the turn has no steps.
+  expect(await screen.findByText("hi")).toBeTruthy();
+  expect(screen.queryByRole("list", { name: "Steps" })).toBeNull();
+  expect([...new Set(filters)].sort()).toEqual(["document=doc_1 profile=coordinator", "document=doc_1 profile=document"]);
+});
+
 test("a waiting call is approved, and the turn continues", async () => {
   const fake = new FakeConversation();
   const { user } = fake.open();

@@ -108,11 +108,35 @@ describe("a typed answer", () => {
     const words = "the total operating expense of product line A is high".split(" ").map((text) => ({ text }));
     expect([...quotedWords(words, "total operating")]).toEqual([1, 2]);
     expect([...quotedWords(words, "…tal operating expense o…")]).toEqual([2, 3]);
-    // The second half is on the next page, and the first half on the page before.
+    // The end of the quote is on the next page, or its beginning on the page before.
     expect([...quotedWords(words, "line A is high and the rest follows")]).toEqual([6, 7, 8, 9]);
-    expect([...quotedWords(words, "before on another page the total operating expense of")].length).toBeGreaterThan(2);
+    expect([...quotedWords(words, "before on another page the total operating expense of")]).toEqual([0, 1, 2, 3, 4]);
+    // Few words of a long quote are no evidence.
+    expect(quotedWords(words, `${"other ".repeat(20)}line A is`).size).toBe(0);
     expect([quotedWords(words, "nothing of this occurs here at all").size, quotedWords(words, "…").size, quotedWords([], "total").size]).toEqual([0, 0, 0]);
   });
+});
+
+test("the words of a quote are highlighted on their page and the next one, else its boxes", async () => {
+  const words = ["the", "total", "operating", "expense", "of", "line"].map((text, index) => ({ text, boundingBox: { left: index / 10, top: 0.1, right: index / 10 + 0.05, bottom: 0.2 } }));
+  const services: Services = {
+    document: {
+      getDocument: () => ({ document: { documentId: "doc_1", name: "a.pdf", mediaType: "application/pdf", state: v1.DocumentState.READY, textGeneration: "g", pages: 3 } }),
+      getPageWords: ({ page }) => ({ width: 100, height: 100, words: page === 2 ? words : [] }),
+      getPageImage: async function* () { yield { chunk: new Uint8Array([1]) }; },
+      watchDocument: async function* () { yield { change: { case: "caughtUp" as const, value: {} } }; await new Promise(() => undefined); },
+    },
+    extraction: { listExtractions: () => ({}) },
+  };
+  const lefts = () => [...document.querySelectorAll('[data-testid="highlight"] rect')].map((rect) => Number(rect.getAttribute("x")).toFixed(1));
+  const first = renderPage(services, "/documents/doc_1?page=2&quote=total+operating&box=0.9,0.1,0.95,0.2");
+  await waitFor(() => expect(lefts()).toEqual(["0.1", "0.2"]));
+  first.unmount();
+  const second = renderPage(services, "/documents/doc_1?page=1&quote=cut+before+the+page+expense+of+line");
+  await waitFor(() => expect(lefts()).toEqual(["0.3", "0.4", "0.5"]));
+  second.unmount();
+  renderPage(services, "/documents/doc_1?page=2&quote=missing&box=0.9,0.1,0.95,0.2");
+  await waitFor(() => expect(lefts()).toEqual(["0.9"]));
 });
 
 test("the columns that a model proposes are read, and arguments of another form have none", () => {
@@ -132,14 +156,13 @@ test("the scope of a conversation is checked", () => {
   const kept = setScope(new URLSearchParams("thread=thr_1&about=tag&tag=x"), address("about=collection&collection=col_1"));
   expect(kept.toString()).toBe("thread=thr_1&about=collection&collection=col_1");
 
-  const subject = (text: string, members?: { documentIds: string[]; hasMore: boolean }) => assistantSubject(address(text), members);
+  const subject = (text: string) => assistantSubject(address(text));
   expect(subject("")).toMatchObject({ documentIds: [], mentions: [] });
   expect(subject("").refusal).toBeUndefined();
   expect(subject("about=tag&tag=tag_1")).toMatchObject({ documentIds: [], mentions: ["tag:tag_1"] });
-  expect(subject("about=collection&collection=col_1", { documentIds: ["doc_1"], hasMore: false })).toMatchObject({ documentIds: ["doc_1"] });
-  for (const [text, members] of [["about=documents"], ["about=tag"], ["about=collection"], ["about=collection&collection=col_1"], ["about=collection&collection=col_1", { documentIds: [], hasMore: false }], ["about=collection&collection=col_1", { documentIds: ["doc_1"], hasMore: true }]] as const) {
-    expect(subject(text, members && { ...members, documentIds: [...members.documentIds] }).refusal).toBeTruthy();
-  }
+  expect(subject("about=collection&collection=col_1")).toMatchObject({ documentIds: [], mentions: ["collection:col_1"] });
+  expect(subject("about=documents&document=doc_1")).toMatchObject({ documentIds: ["doc_1"], mentions: [] });
+  for (const text of ["about=documents", "about=tag", "about=collection"]) expect(subject(text).refusal).toBeTruthy();
 });
 
 function services(chats: v1.ChatRequest[], type: AnswerType, agent: string): Services {
@@ -154,7 +177,6 @@ function services(chats: v1.ChatRequest[], type: AnswerType, agent: string): Ser
     collection: {
       listCollections: () => ({ collections: [{ collectionId: "col_1", name: "Contracts" }] }),
       getCollection: () => ({ collection: { collectionId: "col_1", name: "Contracts" } }),
-      listCollectionDocuments: () => ({ documents: [{ documentId: "doc_1", name: "a.pdf" }, { documentId: "doc_2", name: "b.pdf" }] }),
     },
     conversation: {
       listTools: ({ profile }) => ({ tools: [{ name: `tool of ${profile}`, access: v1.ToolAccess.READ_ONLY }] }),
@@ -195,11 +217,11 @@ test.each([
   expect(window.location.search).toContain("thread=thr_1");
 });
 
-test("a conversation is about the documents of a collection, or each message mentions a tag", async () => {
+test("each message of a conversation mentions its collection or its tag", async () => {
   const chats: v1.ChatRequest[] = [];
   const { user } = renderPage(services(chats, "AnswerResponse", "qa_agent"), "/assistant?about=collection&collection=col_1");
   await user.type(await screen.findByLabelText("Message to the agent"), "hello{Enter}");
-  await waitFor(() => expect(chats[0]).toMatchObject({ profile: "assistant", documentIds: ["doc_1", "doc_2"] }));
+  await waitFor(() => expect(chats[0]).toMatchObject({ profile: "assistant", documentIds: [], mentions: [{ target: { case: "collectionId", value: "col_1" } }] }));
   await screen.findByRole("region", { name: "Answer" });
 
   await user.click(screen.getByRole("button", { name: "New" }));

@@ -1,5 +1,5 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { Code } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { describe, expect, test, vi } from "vitest";
@@ -9,6 +9,7 @@ import { columnsOf, draftOf, moved, newColumn, problemOf } from "../src/stacks/c
 import { movedPosition } from "../src/stacks/grid.js";
 import { fills } from "../src/stacks/queries.js";
 import { countText, rowFilterOf, serverFilter, withChanges } from "../src/stacks/rows.js";
+import { documentsOf } from "../src/stacks/stacks_view.js";
 import { fileName } from "../src/stacks/table_export.js";
 import { choose, refusal, renderPage, type Services } from "./page.js";
 
@@ -88,6 +89,11 @@ test("columns are checked, moved and sent", () => {
   expect(problemOf(Array.from({ length: 65 }, (_, index) => ({ ...newColumn(String(index)), name: `c${index}` })))).toContain("at most 64");
   expect(columnsOf([{ ...draftOf(create(v1.StackColumnSchema, { name: " Total ", type: NUMBER, unit: " EUR " }), 0), enumValues: ["left over"] }])).toEqual([{ name: "Total", type: NUMBER, description: "", required: false, unit: "EUR", enumValues: [] }]);
   expect([moved(["a", "b", "c"], 0, 1), moved(["a", "b"], 0, -1)]).toEqual([["b", "a", "c"], ["a", "b"]]);
+});
+
+test("a state of the history has documents, or is another one", () => {
+  expect([...(documentsOf({ stackDocuments: [["doc_1", "a"]] }) ?? [])]).toEqual([["doc_1", "a"]]);
+  expect([documentsOf(null), documentsOf("x"), documentsOf({ stackDocuments: 7 })]).toEqual([undefined, undefined, undefined]);
 });
 
 test("a job belongs to its stack, and a file has a safe name", () => {
@@ -267,6 +273,28 @@ test("changes of the table arrive live, and the columns are read again", async (
   expect(await screen.findByRole("columnheader", { name: "Due" })).toBeTruthy();
 });
 
+test("a broken stream is opened again, and the rows are read again", async () => {
+  const fake = new FakeStack();
+  let streams = 0;
+  const base = fake.services();
+  renderPage({
+    ...base,
+    stack: {
+      ...base.stack,
+      watchTable: async function* () {
+        streams += 1;
+        yield { change: { case: "stack" as const, value: fake.stack } };
+        if (streams > 1) await new Promise(() => undefined);
+        // The change is made while no stream is open.
+        fake.rows = [row(8, [{ column: "Total", valueJson: "88", state: FILLED }])];
+        throw new ConnectError("lost", Code.Unavailable);
+      },
+    },
+  }, "/stacks/stk_1");
+  expect(await gridCell(/^88/)).toBeTruthy();
+  await waitFor(() => expect(streams).toBe(2));
+});
+
 test("of 10,000 rows only the visible ones are rendered, and pages are loaded at the end", async () => {
   const tokens: string[] = [];
   const fake = new FakeStack();
@@ -437,4 +465,24 @@ test("a stack is created from documents or by a rule, and opens", async () => {
   await waitFor(() => expect(window.location.pathname).toBe("/stacks/stk_1"));
   expect(created[0]?.stack).toMatchObject({ name: "Invoices", documentIds: ["doc_7"], reviewRule: { minConfidence: 0.9, requiresCitation: true }, autoFill: { creditBudget: 70n } });
   expect(created[0]?.stack?.rule).toBeUndefined();
+});
+
+test("a stack is created from documents that are selected in the list", async () => {
+  const created: v1.CreateStackRequest[] = [];
+  const fake = new FakeStack();
+  const { user } = renderPage(fake.services({
+    stack: { listStacks: () => ({}), createStack: (request) => { created.push(request); return { stack: { stackId: "stk_1" } }; } },
+    document: { listDocuments: ({ pageSize }) => (pageSize > 50 ? { documents: [{ documentId: "doc_1", name: "one.pdf" }, { documentId: "doc_2", name: HOSTILE }], totalSize: 2 } : {}) },
+    tag: { listTags: () => ({}) },
+    model: { listModels: () => ({}) },
+  }), "/");
+  await user.click(await screen.findByRole("checkbox", { name: "Select all loaded documents" }));
+  await user.click(await screen.findByRole("button", { name: "New stack" }));
+  const form = within(await screen.findByRole("dialog", { name: "New stack" }));
+  await user.type(await form.findByRole("textbox", { name: "Name" }), "Selected");
+  // The names of the documents are known, also if no search has found them.
+  expect([form.getByText("one.pdf"), form.getByText(HOSTILE)]).toHaveLength(2);
+  await user.click(form.getByRole("button", { name: "Create the stack" }));
+  await waitFor(() => expect(created[0]?.stack?.documentIds).toEqual(["doc_1", "doc_2"]));
+  await waitFor(() => expect(window.location.pathname).toBe("/stacks/stk_1"));
 });

@@ -32,6 +32,19 @@ test("a tab opens at most two streams, and the newest ones run", async () => {
   expect([slots.open, a.seen.starts, c.seen.stops]).toEqual([2, 2, 1]);
 });
 
+test("a background stream yields to all others, also to older ones", async () => {
+  const slots = new StreamSlots();
+  const [a, b, background] = [stream(), stream(), stream()];
+  slots.add(a.run);
+  const removeB = slots.add(b.run);
+  slots.add(background.run, true);
+  await settled();
+  expect([a.seen.stops, b.seen.stops, background.seen.starts]).toEqual([0, 0, 0]);
+  removeB();
+  await settled();
+  expect([slots.open, background.seen.starts]).toEqual([2, 1]);
+});
+
 test("a hidden tab has no open stream, and a visible one continues", async () => {
   const slots = new StreamSlots();
   const a = stream();

@@ -74,6 +74,7 @@ export function mentionOf(key: string): v1.Mention | undefined {
     case "schema": return create(v1.MentionSchema, { target: { case: "schemaRevid", value: id } });
     case "prompt": return create(v1.MentionSchema, { target: { case: "promptRevid", value: id } });
     case "tag": return create(v1.MentionSchema, { target: { case: "tagId", value: id } });
+    case "collection": return create(v1.MentionSchema, { target: { case: "collectionId", value: id } });
     default: return undefined;
   }
 }

@@ -38,19 +38,16 @@ export function setScope(parameters: URLSearchParams, { kind, documentIds, tagId
   return parameters;
 }
 
-/** The members of a collection. `hasMore`: it has more than a thread can have. Undefined: not read yet. */
-export type Members = { readonly documentIds: readonly string[]; readonly hasMore: boolean } | undefined;
-
-/** Returns the subject of the conversations with the assistant. `members`: those of the collection of the scope. */
-export function assistantSubject(scope: Scope, members: Members): Subject {
-  const refusal = refusalOf(scope, members);
+/** Returns the subject of the conversations with the assistant. A tag or a collection is mentioned by each message, which the server enforces. */
+export function assistantSubject(scope: Scope): Subject {
+  const refusal = refusalOf(scope);
   return {
     key: ASSISTANT,
     profiles: [ASSISTANT],
     filter: "",
     ...(refusal !== "" && { refusal }),
-    documentIds: scope.kind === "collection" ? (members?.documentIds ?? []) : scope.documentIds,
-    mentions: scope.tagId === "" ? [] : [`tag:${scope.tagId}`],
+    documentIds: scope.documentIds,
+    mentions: [...(scope.tagId === "" ? [] : [`tag:${scope.tagId}`]), ...(scope.collectionId === "" ? [] : [`collection:${scope.collectionId}`])],
     title: "Ask about your documents",
     text: "The assistant finds passages, answers, summarizes and calculates. It names its sources, and changes nothing.",
     placeholder: "Ask a question, or for a summary or a calculation",
@@ -58,12 +55,8 @@ export function assistantSubject(scope: Scope, members: Members): Subject {
 }
 
 /** Returns the reason for which no conversation can begin. Empty: one can. */
-function refusalOf({ kind, documentIds, tagId, collectionId }: Scope, members: Members): string {
+function refusalOf({ kind, documentIds, tagId, collectionId }: Scope): string {
   if (kind === "documents" && documentIds.length === 0) return "Choose the documents of the conversation.";
   if (kind === "tag" && tagId === "") return "Choose the tag of the conversation.";
-  if (kind !== "collection") return "";
-  if (collectionId === "") return "Choose the collection of the conversation.";
-  if (members === undefined) return "The documents of the collection are being read.";
-  if (members.hasMore) return `The collection has more than ${DOCUMENTS_MAX} documents, the maximum of a conversation. Choose a tag instead.`;
-  return members.documentIds.length === 0 ? "The collection has no documents." : "";
+  return kind === "collection" && collectionId === "" ? "Choose the collection of the conversation." : "";
 }

@@ -14,17 +14,21 @@ const KINDS: readonly { readonly value: ScopeKind; readonly label: string }[] = 
 ];
 const ALL: Scope = { kind: "all", documentIds: [], tagId: "", collectionId: "" };
 
+/** The choices after a conversation has begun, whose documents do not change. */
+const RESTRICTIONS = KINDS.filter(({ value }) => value !== "documents");
+
 interface ScopeSelectProps {
   readonly scope: Scope;
   readonly onChange: (scope: Scope) => void;
+  readonly kinds?: typeof KINDS;
 }
 
-/** Chooses the documents of a new conversation. */
-export function ScopeSelect({ scope, onChange }: ScopeSelectProps) {
+/** Chooses the documents of a conversation. */
+export function ScopeSelect({ scope, onChange, kinds = KINDS }: ScopeSelectProps) {
   const { kind, documentIds, collectionId } = scope;
   return (
     <Group gap="xs" align="flex-end" role="group" aria-label="Documents of the conversation">
-      <Select size="xs" label="About" data={KINDS} value={kind} allowDeselect={false} onChange={(chosen) => onChange({ ...ALL, kind: KINDS.find(({ value }) => value === chosen)?.value ?? "all" })} w={170} />
+      <Select size="xs" label="About" data={kinds} value={kind} allowDeselect={false} onChange={(chosen) => onChange({ ...ALL, kind: KINDS.find(({ value }) => value === chosen)?.value ?? "all" })} w={170} />
       {kind === "documents" && <div style={{ flex: 1, minWidth: 220 }}><DocumentMultiSelect size="xs" label="Documents" value={documentIds} max={DOCUMENTS_MAX} onChange={(ids) => onChange({ ...scope, documentIds: ids })} /></div>}
       {kind === "tag" && <TagSelect scope={scope} onChange={onChange} />}
       {kind === "collection" && <CollectionSelect size="xs" label="Collection" value={collectionId} onChange={(id) => onChange({ ...scope, collectionId: id })} />}
@@ -55,14 +59,13 @@ export function CollectionSelect({ value, onChange, ...input }: CollectionSelect
   return <SearchSelect {...input} placeholder="Any collection" w={220} value={value} firstLabel={stored.data?.name ?? value} useFound={useCollectionOptions} onChange={onChange} />;
 }
 
-/** The documents of a conversation that has begun, and the tag that its next messages mention. */
+/** The documents of a conversation that has begun, and the tag or collection to which its next messages are restricted. */
 export function ThreadScope({ documentIds, scope, onChange }: ScopeSelectProps & { readonly documentIds: readonly string[] }) {
+  if (documentIds.length === 0) return <ScopeSelect scope={scope} onChange={onChange} kinds={RESTRICTIONS} />;
   return (
     <Group gap="xs">
       <Text size="xs" c="dimmed">About</Text>
-      {documentIds.length === 0 && scope.tagId === "" && <Text size="xs">all documents</Text>}
       {documentIds.map((documentId) => <DocumentLink key={documentId} documentId={documentId} />)}
-      {scope.tagId !== "" && <TagSelect scope={scope} onChange={onChange} />}
     </Group>
   );
 }

@@ -56,18 +56,20 @@ export function matchingWords(words: readonly Pick<v1.PageWord, "text">[], text:
   return found;
 }
 
-/** Minimum number of words of a part of a quote that is highlighted without the rest. */
+/** Minimum number and share of the words of a quote that are highlighted without the rest. */
 const QUOTE_WORDS_MIN = 3;
+const QUOTE_SHARE_MIN = 0.25;
 
 /**
  * Returns the indexes of the words of a page that belong to a quote. A quote whose ends are cut has an ellipsis there. If the page does
- * not contain all of it, because it began on the page before or ends on the next one, its longest half is highlighted that occurs.
+ * not contain all of it, because it began on the page before or ends on the next one, its longest beginning or end is highlighted that occurs.
  */
 export function quotedWords(words: readonly Pick<v1.PageWord, "text">[], quote: string): Set<number> {
   const wanted = quote.trim().replace(/^…\S*|\S*…$/g, "").trim().split(/\s+/);
   const whole = matchingWords(words, wanted.join(" "));
   if (whole.size > 0) return whole;
-  for (let length = Math.floor(wanted.length / 2); length >= QUOTE_WORDS_MIN; length = Math.floor(length / 2)) {
+  const least = Math.max(QUOTE_WORDS_MIN, Math.ceil(wanted.length * QUOTE_SHARE_MIN));
+  for (let length = wanted.length - 1; length >= least; length--) {
     for (const part of [wanted.slice(0, length), wanted.slice(-length)]) {
       const found = matchingWords(words, part.join(" "));
       if (found.size > 0) return found;

@@ -4,10 +4,12 @@ import { notifications } from "@mantine/notifications";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useState } from "react";
+import { useLocation } from "wouter";
 import { useApi } from "../api/api.js";
 import { adviceFor } from "../errors/advice.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { usePermits } from "../session/session_context.js";
+import type { NewStackState } from "../stacks/stacks_view.js";
 import { each, type Outcome } from "./each.js";
 import { BUILT_IN, PromptSelect } from "./prompt_select.js";
 
@@ -17,11 +19,13 @@ interface BulkActionsProps {
   readonly onDone: () => void;
 }
 
-/** The actions on the selected documents: tag, extract, delete. */
+/** The actions on the selected documents: tag, extract, new stack, delete. */
 export function BulkActions({ documents, tags, onDone }: BulkActionsProps) {
   const api = useApi();
   const queries = useQueryClient();
   const mayExtract = usePermits(v1.Role.MEMBER, v1.Scope.EXTRACTIONS);
+  const [, navigate] = useLocation();
+  const stack = () => navigate("/stacks", { state: { stackDocuments: documents.map(({ documentId, name }) => [documentId, name]) } satisfies NewStackState });
   const [isExtractOpen, extract] = useDisclosure();
   const [isDeleteOpen, remove] = useDisclosure();
 
@@ -65,6 +69,7 @@ export function BulkActions({ documents, tags, onDone }: BulkActionsProps) {
         <Menu.Dropdown mah={320} style={{ overflowY: "auto" }}>{tags.map(item)}</Menu.Dropdown>
       </Menu>
       {mayExtract && <Button size="xs" variant="default" onClick={extract.open}>Extract</Button>}
+      {mayExtract && <Button size="xs" variant="default" onClick={stack}>New stack</Button>}
       <Button size="xs" variant="default" color="red" c="red" onClick={remove.open}>Delete</Button>
       <Modal opened={isExtractOpen} onClose={extract.close} title="Extract data">
         <ExtractForm documents={documents} onDone={() => { extract.close(); onDone(); }} />

@@ -13,6 +13,8 @@ interface DocumentMultiSelectProps {
   readonly label: string;
   readonly description?: string;
   readonly value: readonly string[];
+  /** Names of documents by their ids, for those that no search has found. */
+  readonly names?: ReadonlyMap<string, string>;
   readonly onChange: (documentIds: string[]) => void;
   /** Maximum number of documents. */
   readonly max: number;
@@ -20,12 +22,12 @@ interface DocumentMultiSelectProps {
 }
 
 /** Chooses documents, which the server searches by a part of their name. */
-export function DocumentMultiSelect({ label, description, value, onChange, max, size }: DocumentMultiSelectProps) {
+export function DocumentMultiSelect({ label, description, value, names: first, onChange, max, size }: DocumentMultiSelectProps) {
   const [text, setText] = useState("");
   const [searched] = useDebouncedValue(text, SEARCH_DELAY_MS);
   const found = useFoundDocuments(searched);
   // The names of chosen documents that a later search does not find.
-  const names = useRef(new Map<string, string>());
+  const names = useRef(new Map(first));
   for (const { documentId, name } of found.data ?? []) names.current.set(documentId, name);
   const ids = [...new Set([...(found.data ?? []).map(({ documentId }) => documentId), ...value])];
   return (

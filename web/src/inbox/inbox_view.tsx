@@ -43,7 +43,7 @@ export function InboxView() {
     <Stack gap="sm">
       <Group justify="space-between">
         <Title order={1} size="h3">Inbox</Title>
-        <SegmentedControl size="xs" aria-label="Kind" data={KINDS} value={kind} onChange={setKind} />
+        <SegmentedControl size="xs" aria-label="Kind" data={KINDS} value={kind} onChange={setKind} maw="100%" style={{ overflowX: "auto" }} />
       </Group>
       {inbox.data?.isIncomplete === true && (
         <Alert color="yellow" title="Approvals may be missing" role="status" py="xs">

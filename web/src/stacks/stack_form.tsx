@@ -15,6 +15,10 @@ const DESCRIPTION_MAX = 2_000;
 const DOCUMENTS_MAX = 10_000;
 const PERCENT = 100;
 
+/** The names of documents by their ids. */
+type Documents = ReadonlyMap<string, string>;
+const NO_DOCUMENTS: Documents = new Map();
+
 /** The settings as they are edited. */
 interface Settings {
   readonly name: string;
@@ -35,14 +39,14 @@ interface Settings {
   readonly budget: string;
 }
 
-function settingsOf(stack: v1.Stack | undefined): Settings {
+function settingsOf(stack: v1.Stack | undefined, documents: Documents): Settings {
   const { name = "", description = "", rule, model = "", reviewRule, autoFill } = stack ?? {};
   return {
     name,
     description,
     isRule: rule !== undefined,
     rule: draftOf(rule ?? { tagIds: [], metadata: {} }),
-    added: [],
+    added: [...documents.keys()],
     removed: [],
     model,
     isReviewed: reviewRule !== undefined,
@@ -69,16 +73,18 @@ function valuesOf({ name, description, isRule, rule, model, isReviewed, minConfi
 interface StackFormProps {
   /** Undefined: a new one. */
   readonly stack?: v1.Stack;
+  /** The first documents of a new stack. */
+  readonly documents?: Documents;
   readonly onDone: (stack: v1.Stack | undefined) => void;
 }
 
 /** Creates a stack, or changes its settings and members. */
-export function StackForm({ stack, onDone }: StackFormProps) {
+export function StackForm({ stack, documents = NO_DOCUMENTS, onDone }: StackFormProps) {
   const api = useApi();
   const models = useModels();
   const { stackId = "", etag = "", documentCount = 0 } = stack ?? {};
   const reload = useReload(stackId);
-  const [settings, setSettings] = useState(() => settingsOf(stack));
+  const [settings, setSettings] = useState(() => settingsOf(stack, documents));
   const change = (changes: Partial<Settings>) => setSettings((before) => ({ ...before, ...changes }));
   const { name, description, isRule, rule, added, removed, model, isReviewed, minConfidence, requiresCitation, isAutomatic, budget } = settings;
   const isNew = stack === undefined;
@@ -97,7 +103,7 @@ export function StackForm({ stack, onDone }: StackFormProps) {
         <Textarea label="Description" description="Agents read it" value={description} onChange={(event) => change({ description: event.currentTarget.value })} maxLength={DESCRIPTION_MAX} autosize />
         {isNew && <SegmentedControl aria-label="Members" data={[{ value: "list", label: "Named documents" }, { value: "rule", label: "A rule, also for later documents" }]} value={isRule ? "rule" : "list"} onChange={(kind) => change({ isRule: kind === "rule" })} />}
         {isRule && <RuleFields rule={rule} onChange={(rule) => change({ rule })} />}
-        {!isRule && <DocumentMultiSelect label={isNew ? "Documents" : "Documents to add"} {...(!isNew && { description: `The stack has ${documentCount} documents.` })} value={added} max={DOCUMENTS_MAX} onChange={(added) => change({ added })} />}
+        {!isRule && <DocumentMultiSelect label={isNew ? "Documents" : "Documents to add"} {...(!isNew && { description: `The stack has ${documentCount} documents.` })} value={added} names={documents} max={DOCUMENTS_MAX} onChange={(added) => change({ added })} />}
         {!isRule && !isNew && <DocumentMultiSelect label="Documents to remove" description="Their rows are kept for the case that they return." value={removed} max={DOCUMENTS_MAX} onChange={(removed) => change({ removed })} />}
         <Select label="Model of the agents that fill rows" placeholder="Default model" data={models.data?.models.map(({ name }) => name) ?? []} value={model || null} onChange={(model) => change({ model: model ?? "" })} clearable searchable />
         <Switch label="Values of agents wait for a decision, unless a rule approves them" checked={isReviewed} onChange={(event) => change({ isReviewed: event.currentTarget.checked })} />

@@ -2,6 +2,7 @@ import { Anchor, Button, Modal, Text } from "@mantine/core";
 import { v1 } from "folio-client";
 import { lazy, Suspense, useState } from "react";
 import { Link, useLocation } from "wouter";
+import { useHistoryState } from "wouter/use-browser-location";
 import { useApi } from "../api/api.js";
 import { RuleText } from "../collections/rule_fields.js";
 import { nameFilter } from "../documents/filters.js";
@@ -13,14 +14,31 @@ import { STACKS_KEY } from "./queries.js";
 
 const StackForm = lazy(async () => ({ default: (await import("./stack_form.js")).StackForm }));
 
+/** The state of a link that creates a stack from selected documents. */
+export interface NewStackState {
+  readonly stackDocuments: readonly (readonly [documentId: string, name: string])[];
+}
+
+/** Returns the documents of a state of the browser's history. Undefined: the state is another one. */
+export function documentsOf(state: unknown): ReadonlyMap<string, string> | undefined {
+  const { stackDocuments } = (typeof state === "object" && state !== null ? state : {}) as Partial<NewStackState>;
+  return Array.isArray(stackDocuments) ? new Map(stackDocuments as NewStackState["stackDocuments"]) : undefined;
+}
+
 /** The stacks: sets of documents, each with a table. */
 export function StacksView() {
   const api = useApi();
   const [, navigate] = useLocation();
   const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.EXTRACTIONS);
   const [text, setText] = useState("");
-  const [isCreating, setCreating] = useState(false);
+  const documents = documentsOf(useHistoryState<unknown>());
+  const [isCreating, setCreating] = useState(documents !== undefined);
   const filter = nameFilter(text);
+  const close = () => {
+    setCreating(false);
+    // A reload of the page creates no stack from documents that were selected before.
+    if (documents !== undefined) navigate("/stacks", { replace: true });
+  };
   return (
     <>
       <ListView<v1.Stack>
@@ -42,8 +60,8 @@ export function StacksView() {
       >
         {canWrite && <Button size="xs" onClick={() => setCreating(true)}>New stack</Button>}
       </ListView>
-      <Modal opened={isCreating} onClose={() => setCreating(false)} title="New stack" size="lg">
-        {isCreating && <Suspense fallback={<LoadingState />}><StackForm onDone={(stack) => { setCreating(false); if (stack !== undefined) navigate(`/stacks/${stack.stackId}`); }} /></Suspense>}
+      <Modal opened={isCreating} onClose={close} title="New stack" size="lg">
+        {isCreating && <Suspense fallback={<LoadingState />}><StackForm {...(documents !== undefined && { documents })} onDone={(stack) => { close(); if (stack !== undefined) navigate(`/stacks/${stack.stackId}`); }} /></Suspense>}
       </Modal>
     </>
   );
