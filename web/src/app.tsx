@@ -66,8 +66,8 @@ function SignedIn({ session }: { readonly session: Session }) {
   const [waiting, setWaiting] = useState<number>();
   return (
     <Shell session={session} waiting={waiting}>
-      <Suspense>{hasInbox && <InboxCount onCount={setWaiting} />}</Suspense>
       <ErrorBoundary>
+        <Suspense>{hasInbox && <InboxCount onCount={setWaiting} />}</Suspense>
         <Suspense fallback={<LoadingState />}>
           <Switch>
             <Route path="/"><DocumentsView /></Route>
