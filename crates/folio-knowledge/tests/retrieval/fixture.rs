@@ -47,7 +47,7 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(Options::at(&folder.path().join("stores"))).unwrap();
+        let store = EmbeddedStore::open(Options::at(folder.path().join("stores"))).unwrap();
         let index = EmbeddedIndex::open(folder.path().join("index"), EmbeddedOptions::default()).unwrap();
         let (stores, index) = (store.stores(), Arc::new(index));
         let environment = Arc::new(Simulated::new(7));

@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn rows_sort_by_number_and_generation() {
         assert!(row_of(9) < row_of(10) && row_of_generation(0xff) < row_of_generation(0x100));
-        assert!(DOCUMENT_PASSAGES_MAX < 100_000_000);
+        const { assert!(DOCUMENT_PASSAGES_MAX < 100_000_000) };
     }
     /// Returns the rows of an organization in which `other` runs while a first generation of two passages is written: after
     /// the first passage was stored, and before the second one.
