@@ -1,13 +1,18 @@
 //! Samples of stacks and of their rows.
 
 use folio_resources::{
-    CellState, FilledCell, MemberRule, NewStack, Stack, StackChange, StackFilter, StackMembers, StackPatch, StackRow,
-    StackRowChange, StackRowFilter,
+    AutoFill, CellState, FilledCell, MemberRule, NewStack, Stack, StackChange, StackFilter, StackMembers, StackPatch,
+    StackRow, StackRowChange, StackRowFilter,
 };
 use folio_types::StackId;
 use serde_json::json;
 
 use super::{Sample, Seed};
+
+/// Returns true for one of the resources that the suite lists.
+fn is_one(seed: &Seed) -> bool {
+    seed.name == "Alpha"
+}
 
 /// Returns the members of a stack: documents with all linked tags and a value.
 fn members(seed: &Seed) -> StackMembers {
@@ -31,6 +36,7 @@ impl Sample for Stack {
             name: Some(seed.name.clone()),
             description: Some(seed.content.to_string()),
             members: Some(members(seed)),
+            auto_fill: Some(is_one(seed).then(AutoFill::default)),
             ..StackPatch::default()
         }))
     }
@@ -61,7 +67,7 @@ impl Sample for StackRow {
         let cell = FilledCell {
             column: 1,
             revision: 1,
-            value: Some(json!({ "name": seed.name, "content": seed.content })),
+            value: (!is_one(seed)).then(|| json!({ "name": seed.name, "content": seed.content })),
             confidence: Some(0.5),
             citation: None,
         };
