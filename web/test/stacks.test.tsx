@@ -414,10 +414,10 @@ test("an agent proposes columns in a thread of the stack, and the proposal is a 
 
 test("conflicts are listed by key columns with their documents", async () => {
   const fake = new FakeStack();
-  const requests: v1.ListStackConflictsRequest[] = [];
+  const requests: v1.GetStackConflictsRequest[] = [];
   const { user } = renderPage(fake.services({
     stack: {
-      listStackConflicts: (request) => {
+      getStackConflicts: (request) => {
         requests.push(request);
         return { conflicts: [{ key: [HOSTILE], column: "Total", values: [{ value: "5", documentIds: ["doc_1", "doc_2", "doc_3", "doc_4"], documentCount: 9 }, { value: "6", documentIds: ["doc_5"], documentCount: 1 }] }], totalCount: 1 };
       },

@@ -78,15 +78,15 @@ impl Operation for AskTable {
 
 /// Lists rows with the same key and different values.
 #[derive(Debug, Clone, Serialize)]
-pub struct ListStackConflicts {
+pub struct GetStackConflicts {
     pub stack_id: StackId,
     pub key_columns: Vec<String>,
     /// Empty: all other columns.
     pub columns: Vec<String>,
 }
 
-impl Operation for ListStackConflicts {
-    const DECLARATION: Declaration = SERVICE.read("ListStackConflicts").long();
+impl Operation for GetStackConflicts {
+    const DECLARATION: Declaration = SERVICE.read("GetStackConflicts").long();
     /// The first conflicts, and the number of all conflicts.
     type Output = (Vec<TableConflict>, u64);
 

@@ -27,12 +27,12 @@ use crate::jobs::JobView;
 use crate::list::LARGE_PAGE_MAX;
 use crate::operation::{Operation, delete_operation, get_operation, list_operation, outcome_as_job_id};
 use crate::stack_rows::{GetStackRow, ListStackRows, ReviewStackCells, UpdateStackCell};
-use crate::stack_tables::{AskTable, ExportTable, ListStackConflicts, WatchTable};
+use crate::stack_tables::{AskTable, ExportTable, GetStackConflicts, WatchTable};
 
 service! {
     "StackService", Some(Scope::Extractions) =>
     CreateStack, GetStack, ListStacks, UpdateStack, DeleteStack, DefineStackColumns, UpdateStackColumn, CreateStackThread,
-    FillStack, ListStackRows, GetStackRow, UpdateStackCell, ReviewStackCells, ListStackConflicts, AskTable, WatchTable,
+    FillStack, ListStackRows, GetStackRow, UpdateStackCell, ReviewStackCells, GetStackConflicts, AskTable, WatchTable,
     ExportTable
 }
 

@@ -33,7 +33,7 @@ function ConflictList({ stackId, keyColumns }: { readonly stackId: string; reado
   const api = useApi();
   const conflicts = useQuery({
     queryKey: ["stack conflicts", stackId, keyColumns],
-    queryFn: ({ signal }) => api.service(v1.StackService).listStackConflicts({ stackId, keyColumns: [...keyColumns] }, { signal }),
+    queryFn: ({ signal }) => api.service(v1.StackService).getStackConflicts({ stackId, keyColumns: [...keyColumns] }, { signal }),
     staleTime: 0,
   });
   return (

@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::aggregate::comparable;
 
 /// Maximum number of columns of a key.
-// proto: ListStackConflictsRequest.key_columns "1 to {} columns"
+// proto: GetStackConflictsRequest.key_columns "1 to {} columns"
 const KEY_COLUMNS_MAX: usize = 4;
 /// Maximum number of conflicts of an answer.
-// proto: ListStackConflictsResponse.conflicts "at most {} conflicts"
+// proto: GetStackConflictsResponse.conflicts "at most {} conflicts"
 pub const TABLE_CONFLICTS_MAX: usize = 1_000;
 /// Size of the conflicts of an answer after which it lists no further ones, in bytes.
-// proto: ListStackConflictsResponse.conflicts "about {} MiB"
+// proto: GetStackConflictsResponse.conflicts "about {} MiB"
 const CONFLICTS_BYTES: usize = 2 * 1024 * 1024;
 /// Maximum number of values of a conflict.
 // proto: StackConflict.values "at most {} values"

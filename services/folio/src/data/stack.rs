@@ -468,12 +468,12 @@ async fn decide(client: &Client, review: &Review, decision: v1::FieldDecision) -
 }
 
 async fn compare(client: &Client, conflicts: &Conflicts) -> Result<View> {
-    let request = v1::ListStackConflictsRequest {
+    let request = v1::GetStackConflictsRequest {
         stack_id: id(client, &conflicts.stack, names::choose).await?,
         key_columns: conflicts.keys.clone(),
         columns: conflicts.columns.clone(),
     };
-    let found = answer(client.stacks().list_stack_conflicts(request)).await?;
+    let found = answer(client.stacks().get_stack_conflicts(request)).await?;
     if usize::try_from(found.total_count)? > found.conflicts.len() {
         note(&format!("only the first of {} conflicts are listed", found.total_count));
     }

@@ -1,7 +1,7 @@
 //! The tools that read the tables of stacks. They are operations.
 
 use folio_operations::stack_rows::{ListStackRows, RowView};
-use folio_operations::stack_tables::{AskTable, ListStackConflicts, RequestedAggregate, TableAnswer};
+use folio_operations::stack_tables::{AskTable, GetStackConflicts, RequestedAggregate, TableAnswer};
 use folio_operations::stacks::ListStacks;
 use folio_operations::{ListRequest, Operation as _};
 use folio_resources::{Cell, Column, Stack, StackMembers};
@@ -226,7 +226,7 @@ struct Conflicts {
 
 pub(super) async fn conflicts(client: &Client, arguments: Map<String, Value>) -> Result<Value> {
     let Conflicts { stack: stack_id, key_columns, columns } = parse(arguments)?;
-    let (found, total) = client.run(ListStackConflicts { stack_id, key_columns, columns }).await?;
+    let (found, total) = client.run(GetStackConflicts { stack_id, key_columns, columns }).await?;
     let conflicts: Vec<Value> = found.iter().map(conflict).collect();
     Ok(call::content(&json!({ "conflicts": conflicts, "total": total }), false))
 }

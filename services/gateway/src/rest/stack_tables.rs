@@ -3,7 +3,7 @@
 use folio_operations::ListRequest;
 use folio_operations::exports::ExportFormat;
 use folio_operations::stack_rows::{GetStackRow, ListStackRows, ReviewStackCells, RowView, UpdateStackCell};
-use folio_operations::stack_tables::{AskTable, ExportTable, ListStackConflicts, RequestedAggregate, TableAnswer};
+use folio_operations::stack_tables::{AskTable, ExportTable, GetStackConflicts, RequestedAggregate, TableAnswer};
 use folio_resources::{Cell, Column, FieldDecision};
 use folio_tools::stack::{AggregatedGroup, ConflictingValue, TableConflict};
 use folio_types::{DocumentId, StackId, Timestamp};
@@ -26,7 +26,7 @@ pub(super) fn routes() -> Vec<Route> {
         route::<GetStackRow>(Level::Own, get(ROW, find)),
         route::<UpdateStackCell>(Level::Own, put(org_path!("/stacks/{stack_id}/rows/{document_id}/cells"), edit)),
         route::<ReviewStackCells>(Level::Own, post(org_path!("/stacks/{stack_id}/rows/{document_id}/review"), review)),
-        route::<ListStackConflicts>(Level::Own, post(org_path!("/stacks/{stack_id}/conflicts"), conflicts)),
+        route::<GetStackConflicts>(Level::Own, post(org_path!("/stacks/{stack_id}/conflicts"), conflicts)),
         route::<AskTable>(Level::Own, post(org_path!("/stacks/{stack_id}/ask"), ask)),
         route::<ExportTable>(Level::Own, get(org_path!("/stacks/{stack_id}/export"), export)),
     ]
@@ -327,7 +327,7 @@ async fn conflicts(
     Id(stack_id): Id<StackId>,
     Json(ConflictSearch { key_columns, compared_columns: columns }): Json<ConflictSearch>,
 ) -> Reply<Json<ConflictList>> {
-    let (found, total_count) = client.run(ListStackConflicts { stack_id, key_columns, columns }).await?;
+    let (found, total_count) = client.run(GetStackConflicts { stack_id, key_columns, columns }).await?;
     let value = |ConflictingValue { value, documents, count }: ConflictingValue| ConflictValueBody {
         value,
         document_ids: documents.iter().map(ToString::to_string).collect(),

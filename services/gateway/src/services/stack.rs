@@ -4,7 +4,7 @@ use folio_operations::documents::Content;
 use folio_operations::exports::ExportFormat;
 use folio_operations::stack_rows::{GetStackRow, ListStackRows, ReviewStackCells, RowView, UpdateStackCell};
 use folio_operations::stack_tables::{
-    AskTable, ExportTable, ListStackConflicts, RequestedAggregate, TableAnswer, TableChange, WatchTable,
+    AskTable, ExportTable, GetStackConflicts, RequestedAggregate, TableAnswer, TableChange, WatchTable,
 };
 use folio_operations::stacks::{
     CreateStack, CreateStackThread, DefineStackColumns, DeleteStack, FillStack, GetStack, ListStacks, UpdateStack,
@@ -149,15 +149,15 @@ impl StackService for Api {
     });
 
     read!(
-        list_stack_conflicts,
-        ListStackConflictsRequest,
-        ListStackConflictsResponse,
-        |request| ListStackConflicts {
+        get_stack_conflicts,
+        GetStackConflictsRequest,
+        GetStackConflictsResponse,
+        |request| GetStackConflicts {
             stack_id: fields::id("stack_id", &request.stack_id)?,
             key_columns: request.key_columns,
             columns: request.columns,
         },
-        |(conflicts, total): (Vec<TableConflict>, u64)| v1::ListStackConflictsResponse {
+        |(conflicts, total): (Vec<TableConflict>, u64)| v1::GetStackConflictsResponse {
             conflicts: conflicts.into_iter().map(conflict).collect(),
             total_count: number(total),
         }
