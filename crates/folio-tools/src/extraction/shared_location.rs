@@ -1,20 +1,23 @@
-//! Values that a model quotes for several fields from one location. Pure.
+//! Values of several fields at one location. Pure.
 //!
-//! Numbers and dates that the model quotes for two fields from one location are cited for neither: a model that lacks a value
-//! often repeats that of another field. The values of one item of an array may share a location, because a row may repeat a
-//! value. Names without digits may share a location, too.
+//! Numbers and dates that a model quotes for two fields from one location are cited for neither: a model that lacks a value often
+//! repeats that of another field. The same holds if the model quotes the location for one field only, and the value of the other one
+//! occurs nowhere else. The values of one item of an array may share a location, because a row may repeat a value. Names without
+//! digits may share a location, too.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::location::Located;
 
-/// Withdraws the quotes of values that share a location, if one of them contains a digit. `claims`: for each value its group, and
+/// Withdraws the quotes of values that share a location, if one of them contains a digit. A value without a quote shares the only
+/// location of it. `claims`: for each value its group, and
 /// whether it contains a digit. `is_item`: returns true if a group is an item of an array, whose values may share a location.
 pub(super) fn withdraw_shared(located: &mut [Located], claims: &[(usize, bool)], is_item: impl Fn(usize) -> bool) {
     // By the first word: the groups of the values, and whether a value contains a digit.
     let mut shared: HashMap<(u32, usize), (BTreeSet<usize>, usize, bool)> = HashMap::new();
     let first_word = |found: &Located| (found.location.page, found.location.first_word);
-    for (found, (group, has_digit)) in located.iter().zip(claims).filter(|(found, _)| found.quote.is_some()) {
+    let is_certain = |found: &Located| found.quote.is_some() || found.occurrences == 1;
+    for (found, (group, has_digit)) in located.iter().zip(claims).filter(|(found, _)| is_certain(found)) {
         let (groups, count, any_digit) = shared.entry(first_word(found)).or_default();
         *any_digit |= has_digit;
         *count += usize::from(groups.insert(*group) || !is_item(*group));
@@ -47,7 +50,9 @@ mod tests {
         let date = "Invoice of 07.03.2026";
         let dates = json!({"date": "2026-03-07", "due_date": "2026-03-07"});
         assert_eq!(cited(&dates, &[("date", date), ("due_date", date)]), [""; 0]);
-        assert_eq!(cited(&dates, &[("date", date)]), ["date"], "the other one is only located");
+        assert_eq!(cited(&dates, &[("date", date)]), [""; 0], "the other one occurs nowhere else");
+        let fives = json!({"number": "5.00", "subtotal": 5});
+        assert_eq!(cited(&fives, &[("subtotal", "Total 5.00")]), ["subtotal"], "the other one occurs elsewhere");
         let row = "Paper 1 5.00";
         let invoice = json!({"items": [{"price": 5, "amount": 5}], "subtotal": 5, "number": "5.00"});
         let item = [("items[0].price", row), ("items[0].amount", row)];
