@@ -326,7 +326,7 @@ impl Collection {
         Ok(found.await?.result)
     }
 
-    /// Returns the values of a key with the number of their points, the most frequent first.
+    /// Returns the values of a key that points have, the most frequent first.
     pub(crate) async fn facet(&self, key: &str, filter: Option<Filter>, limit: u64) -> Result<Vec<FacetHit>, Failure> {
         let request = FacetCounts {
             collection_name: self.name.clone(),
@@ -339,7 +339,10 @@ impl Collection {
             let request = request.clone();
             async move { stubs.points.facet(request).await }
         });
-        Ok(counted.await?.hits)
+        let mut hits = counted.await?.hits;
+        // Without a filter, the values of deleted points are counted as zero.
+        hits.retain(|hit| hit.count > 0);
+        Ok(hits)
     }
 }
 

@@ -8,7 +8,8 @@ use folio_export::{Spool, StackRecord, TableFormat};
 use folio_resources::{Column, Stack, StackRow, StackRowFilter, StackRowId};
 pub use folio_tools::stack::TableAnswer;
 use folio_tools::stack::{
-    Aggregate, AggregateFunction, ConflictFinder, TableConflict, TableQuery, answer_table, table_rows, with_documents,
+    Aggregate, AggregateFunction, ConflictFinder, TableConflict, TableQuery, answer_table, check_key_columns,
+    table_rows, with_documents,
 };
 use folio_types::page::{Order, PageRequest};
 use folio_types::{Error, Result, StackId};
@@ -59,7 +60,6 @@ impl Operation for AskTable {
     type Output = TableAnswer;
 
     async fn run(self, context: &Context) -> Result<TableAnswer> {
-        let stack: Stack = context.find(&self.stack_id).await?;
         let mut aggregates = Vec::with_capacity(self.aggregates.len());
         for (index, RequestedAggregate { function, column }) in self.aggregates.into_iter().enumerate() {
             let function = AggregateFunction::from_name(&function).ok_or_else(|| {
@@ -70,6 +70,8 @@ impl Operation for AskTable {
         }
         let (group_by, approved_only) = (self.group_by, self.approved_only);
         let query = TableQuery { group_by, aggregates, approved_only, ..TableQuery::default() };
+        query.check()?;
+        let stack: Stack = context.find(&self.stack_id).await?;
         // The rows of the whole table are read.
         let _permit = context.sorted_list_permit().await?;
         answer_table(context.stores(), &context.principal().org, stack, query, |_| true).await
@@ -91,6 +93,7 @@ impl Operation for GetStackConflicts {
     type Output = (Vec<TableConflict>, u64);
 
     async fn run(self, context: &Context) -> Result<Self::Output> {
+        check_key_columns(&self.key_columns)?;
         let stack: Stack = context.find(&self.stack_id).await?;
         let mut finder = ConflictFinder::new(&stack, &self.key_columns, &self.columns)?;
         let _permit = context.sorted_list_permit().await?;

@@ -140,23 +140,34 @@ enum Extreme {
     Date(String),
 }
 
+impl TableQuery {
+    /// Checks what depends on no table.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD`
+    pub fn check(&self) -> Result<()> {
+        if self.group_by.len() > TABLE_GROUP_COLUMNS_MAX {
+            return Err(Error::invalid_field("group_by", format!("has more than {TABLE_GROUP_COLUMNS_MAX} elements")));
+        }
+        if self.aggregates.is_empty() || self.aggregates.len() > TABLE_AGGREGATES_MAX {
+            let problem = format!("must have 1 to {TABLE_AGGREGATES_MAX} elements");
+            return Err(Error::invalid_field("aggregates", problem));
+        }
+        if self.filter.len() > TABLE_FILTER_COLUMNS_MAX {
+            return Err(Error::invalid_field("filter", format!("has more than {TABLE_FILTER_COLUMNS_MAX} columns")));
+        }
+        Ok(())
+    }
+}
+
 impl Aggregator {
     /// Checks a query.
     ///
     /// # Errors
     /// `INVALID_FIELD`; `NOT_FOUND` for an unknown column.
     pub fn new(stack: &Stack, query: TableQuery) -> Result<Self> {
+        query.check()?;
         let TableQuery { group_by, aggregates, filter, approved_only } = query;
-        if group_by.len() > TABLE_GROUP_COLUMNS_MAX {
-            return Err(Error::invalid_field("group_by", format!("has more than {TABLE_GROUP_COLUMNS_MAX} elements")));
-        }
-        if aggregates.is_empty() || aggregates.len() > TABLE_AGGREGATES_MAX {
-            let problem = format!("must have 1 to {TABLE_AGGREGATES_MAX} elements");
-            return Err(Error::invalid_field("aggregates", problem));
-        }
-        if filter.len() > TABLE_FILTER_COLUMNS_MAX {
-            return Err(Error::invalid_field("filter", format!("has more than {TABLE_FILTER_COLUMNS_MAX} columns")));
-        }
         let column = |name: &String| stack.column(name).cloned();
         let group_by = group_by.iter().map(column).collect::<Result<_>>()?;
         let resolve = |(index, Aggregate { function, column: name }): (usize, Aggregate)| {

@@ -79,15 +79,24 @@ struct Keyed {
     columns: Vec<BTreeMap<Digest, ConflictingValue>>,
 }
 
+/// Checks the number of the columns of a key.
+///
+/// # Errors
+/// `INVALID_FIELD`
+pub fn check_key_columns(key: &[String]) -> Result<()> {
+    match key.len() {
+        1..=KEY_COLUMNS_MAX => Ok(()),
+        _ => Err(Error::invalid_field("key_columns", format!("must have 1 to {KEY_COLUMNS_MAX} elements"))),
+    }
+}
+
 impl ConflictFinder {
     /// `columns`: names of the columns whose values are compared. Empty: all columns outside of the key.
     ///
     /// # Errors
     /// `INVALID_FIELD`; `NOT_FOUND` for an unknown column.
     pub fn new(stack: &Stack, key: &[String], columns: &[String]) -> Result<Self> {
-        if key.is_empty() || key.len() > KEY_COLUMNS_MAX {
-            return Err(Error::invalid_field("key_columns", format!("must have 1 to {KEY_COLUMNS_MAX} elements")));
-        }
+        check_key_columns(key)?;
         let named = |name: &String| stack.column(name).cloned();
         let key: Vec<Column> = key.iter().map(named).collect::<Result<_>>()?;
         let is_other = |column: &&Column| !key.iter().any(|other| other.number == column.number);

@@ -33,7 +33,9 @@ pub use aggregate::{
 };
 pub use answer::{TableAnswer, answer_table};
 pub(crate) use ask::{ASK_TABLE, LIST_TABLES, values_of};
-pub use conflicts::{CONFLICT_DOCUMENTS_MAX, ConflictFinder, ConflictingValue, TABLE_CONFLICTS_MAX, TableConflict};
+pub use conflicts::{
+    CONFLICT_DOCUMENTS_MAX, ConflictFinder, ConflictingValue, TABLE_CONFLICTS_MAX, TableConflict, check_key_columns,
+};
 pub use fill::{FillRun, FillStart, check_filled, plan_fill, start_fill};
 pub use members::{TableRow, member_ids, table_rows, unfilled, with_documents};
 

@@ -309,25 +309,30 @@ impl Server {
 
     /// Starts a server on the stores that `change` returns.
     pub(crate) async fn on(options: Options, change: impl FnOnce(Stores) -> Stores) -> Self {
-        Self::build(options, folio_metering::Options::default(), Quotas::default(), true, change).await
+        Self::build(options, folio_metering::Options::default(), Quotas::default(), (true, false), change).await
     }
 
     /// Starts a server whose settings disable users that sign in.
     pub(crate) async fn without_users() -> Self {
         let (options, credit) = (Options::default(), folio_metering::Options::default());
-        Self::build(options, credit, Quotas::default(), false, |stores| stores).await
+        Self::build(options, credit, Quotas::default(), (false, false), |stores| stores).await
     }
 
     pub(crate) async fn configured(credit: folio_metering::Options, quotas: Quotas) -> Self {
         let options = Options { failed_attempts_per_minute: 10_000, ..Options::default() };
-        Self::build(options, credit, quotas, true, |stores| stores).await
+        Self::build(options, credit, quotas, (true, false), |stores| stores).await
+    }
+
+    /// Starts a server whose documents are ingested when their text is ready.
+    pub(crate) async fn ingesting(credit: folio_metering::Options, quotas: Quotas) -> Self {
+        Self::build(Options::default(), credit, quotas, (true, true), |stores| stores).await
     }
 
     async fn build(
         options: Options,
         credit: folio_metering::Options,
         quotas: Quotas,
-        has_users: bool,
+        (has_users, is_ingesting): (bool, bool),
         change: impl FnOnce(Stores) -> Stores,
     ) -> Self {
         let folder = TempDir::new().unwrap();
@@ -336,9 +341,11 @@ impl Server {
         let shared = folio_storage_memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
         // The scripts of models state the answers in the order of the items.
         let job_limits = JobLimits { items_running_max: 1, ..JobLimits::default() };
-        let counters = folio_webhooks::Counters::default();
-        let stores =
-            folio_webhooks::with_events(change(store.stores()), Arc::clone(&shared.jobs), job_limits, counters);
+        let mut stores = change(store.stores());
+        if is_ingesting {
+            let counters = folio_webhooks::Counters::default();
+            stores = folio_webhooks::with_events(stores, Arc::clone(&shared.jobs), job_limits, counters);
+        }
         let model = Arc::new(Scripted::default());
         let credit = CreditMeter::start(&stores, Arc::clone(&environment), credit).await.unwrap();
         let meter: Arc<dyn folio_metering::Meter> = Arc::new(credit.clone());

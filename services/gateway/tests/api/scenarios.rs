@@ -39,6 +39,9 @@ struct Scenario {
     caller: Option<String>,
     monthly_allowance: Option<u64>,
     concurrent_turns: Option<u32>,
+    /// Documents are ingested when their text is ready.
+    #[serde(default)]
+    ingests: bool,
     steps: Vec<Step>,
 }
 
@@ -103,7 +106,10 @@ async fn run(name: &str) {
     let mut credit = Credit::default();
     credit.monthly_allowance = scenario.monthly_allowance.unwrap_or(credit.monthly_allowance);
     let quotas = Quotas { concurrent_turns: scenario.concurrent_turns.unwrap_or(0), ..Quotas::default() };
-    let server = Server::configured(credit, quotas).await;
+    let server = match scenario.ingests {
+        true => Server::ingesting(credit, quotas).await,
+        false => Server::configured(credit, quotas).await,
+    };
     let (organizations, users, saved) = <(BTreeMap<_, _>, BTreeMap<_, _>, BTreeMap<_, _>)>::default();
     let mut run = Run { server, organizations, users, saved };
     run.play(name).await;

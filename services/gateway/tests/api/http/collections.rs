@@ -14,7 +14,7 @@ async fn a_collection_is_created_changed_listed_and_deleted() {
     let (tag, all) = (client.tag("contracts").await, format!("{org}/collections"));
     let document = client.ready_document("terms.txt", "Terms").await.document_id;
     client.ready_document("other.txt", "Other").await;
-    let tagged = json!({"document": {"document_id": document, "tag_ids": [tag]}, "update_mask": "tag_ids"});
+    let tagged = json!({"document": {"document_id": document, "tag_ids": [tag]}, "update_mask": "tagIds"});
     client.call_ok("UpdateDocument", tagged).await;
 
     let without_rule = http.json(Method::POST, &all, &json!({"name": "Contracts"})).await;

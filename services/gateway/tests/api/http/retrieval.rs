@@ -14,7 +14,7 @@ const TEXT: &str = "Invoices of the supplier are payable within 30 days after th
 
 #[tokio::test]
 async fn passages_are_searched_and_a_question_is_answered_once() {
-    let server = Server::start().await;
+    let server = Server::ingesting(Default::default(), Default::default()).await;
     let client = server.member().await;
     let document = client.ready_document("terms.txt", TEXT).await.document_id;
     let (http, routes) = (Http::new(&server, &client), format!("/v0/orgs/{}/retrieval", client.org));
@@ -32,7 +32,8 @@ async fn passages_are_searched_and_a_question_is_answered_once() {
     assert_eq!((&found["lexical"]["used"], &found["rerank"]), (&json!(true), &Value::Null));
     let none = json!({ "query": "payable", "passage_filter": { "languages": ["ja"] }, "limit": 1, "rerank": true });
     let none = http.json(Method::POST, &search, &none).await.json();
-    assert_eq!((&none["passages"], &none["rerank"]["used"]), (&json!([]), &json!(true)), "{none}");
+    assert_eq!((&none["passages"], &none["rerank"]["used"]), (&json!([]), &json!(false)), "{none}");
+    assert_eq!(none["rerank"]["gaps"][0]["reason"], json!("no_rerank_model"), "{none}");
 
     server
         .model
@@ -60,7 +61,7 @@ async fn passages_are_searched_and_a_question_is_answered_once() {
 
 #[tokio::test]
 async fn invariant_6_a_search_and_an_answer_find_nothing_of_another_organization() {
-    let server = Server::start().await;
+    let server = Server::ingesting(Default::default(), Default::default()).await;
     let us = server.user(&OrgId::generate(&System), Role::Admin).await;
     let them = server.user(&OrgId::generate(&System), Role::Admin).await;
     let foreign = them.ready_document("terms.txt", TEXT).await.document_id;
