@@ -142,7 +142,7 @@ faults! {
     /// A row is written although another write was executed first.
     RowOverwritten = "row-overwritten", rows, rows, ["access", "jobs"];
     /// The rows of a removed group remain.
-    RowGroupKept = "row-group-kept", rows, rows, ["access", "jobs"];
+    RowGroupKept = "row-group-kept", rows, rows, ["access", "jobs", "summaries"];
     /// A write of a job is not refused for its epoch or version: it is sent again under the stored ones.
     JobFenceOff = "job-fence-off", jobs, jobs, ["jobs"];
     /// The fence of a job is that of its last header but one.

@@ -41,6 +41,7 @@ suites! {
     open_turns_pass_their_suite: "open_turns",
     invariant_3_ops_pass_their_suite: "ops",
     resources_of_all_kinds_pass_their_suite: "resources",
+    summaries_pass_their_suite: "summaries",
     texts_pass_their_suite: "texts",
     invariant_1_threads_pass_their_suite: "threads",
     usage_passes_its_suite: "usage",
