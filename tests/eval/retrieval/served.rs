@@ -66,6 +66,7 @@ impl Served {
         for document_id in ids.keys() {
             passages += passages_of(&client, document_id, end).await?;
         }
+        wait_for_index(&client, end).await?;
         Ok(Self { client, documents: ids, passages, _process: process, _folder: folder })
     }
 
@@ -113,6 +114,21 @@ impl Served {
     fn found(&self, passage: &v1::FoundPassage) -> FoundPassage {
         let document = self.documents.get(&passage.document_id).cloned().unwrap_or_default();
         FoundPassage { document, text: passage.text.clone() }
+    }
+}
+
+/// Waits until the index contains all documents. The one of a new organization is built after its first ingestion.
+async fn wait_for_index(client: &Client, end: Instant) -> Result<()> {
+    let mut retrieval = RetrievalServiceClient::new(client.channel.clone());
+    let request = v1::SearchRequest { query: "a".to_owned(), limit: 1, ..v1::SearchRequest::default() };
+    loop {
+        let dense = retrieval.search(request.clone()).await?.into_inner().dense.unwrap_or_default();
+        if !dense.gaps.iter().any(|gap| gap.reason() == v1::SearchGapReason::IndexRebuilding) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < end, "the index was not complete within {INGESTION_TIMEOUT:?}");
+        // The server does not announce the end of a rebuild.
+        tokio::time::sleep(POLL).await;
     }
 }
 
