@@ -103,7 +103,7 @@ async fn search(client: &Client, arguments: &Arguments) -> Result<View> {
     let found = answer(client.retrieval().search(request)).await?;
     note_gaps([("words", found.lexical.as_ref()), ("meaning", found.dense.as_ref()), ("order", found.rerank.as_ref())]);
     let rows = found.passages.iter().map(row).collect();
-    Ok(View::list(["document_name", "page", "section", "snippet", "score"], rows))
+    Ok(View::list(["document_name", "page", "section", "snippet"], rows))
 }
 
 async fn ask(client: &Client, arguments: &Arguments) -> Result<View> {
