@@ -21,6 +21,8 @@ use crate::counters::Counters;
 
 /// Length of the prefix of a gRPC message: a flag and the length of the message.
 const PREFIX: usize = 5;
+/// Flag of a compressed message. That of another message is zero.
+const COMPRESSED: u8 = 1;
 
 /// The position in a sequence of gRPC messages.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -62,9 +64,11 @@ impl MessageReader {
         u32::from_be_bytes(length).into()
     }
 
-    /// Returns the length of the message in progress. None: no message is in progress, or its length is not complete.
+    /// Returns the length of the message in progress. None: no message is in progress, its length is not complete, or its prefix has
+    /// an unknown flag, so that the decoder refuses it.
     fn in_progress(&self) -> Option<u64> {
-        (self.prefix_length == PREFIX).then(|| self.length())
+        let [flag, ..] = self.prefix;
+        (self.prefix_length == PREFIX && flag <= COMPRESSED).then(|| self.length())
     }
 }
 
