@@ -29,7 +29,7 @@ export function CellReview({ row, column, canWrite, isEditing, onEditing, isBusy
   return (
     <Card withBorder padding="sm" component="section" aria-label="Selected cell">
       <Group justify="space-between" gap="xs">
-        <Text size="sm" fw={600}><Anchor component={Link} href={`/documents/${documentId}`} size="sm"><bdi>{documentName || "a deleted document"}</bdi></Anchor>{column !== undefined && <>{": "}<bdi>{column.name}</bdi></>}</Text>
+        <Text size="sm" fw={600}><Anchor component={Link} href={`/documents/${documentId}`} size="sm" underline="always"><bdi>{documentName || "a deleted document"}</bdi></Anchor>{column !== undefined && <>{": "}<bdi>{column.name}</bdi></>}</Text>
         {canWrite && waiting > 0 && <Button size="compact-xs" variant="light" color="green" disabled={isBusy} onClick={() => onChange({ columns: [], decision: APPROVED })}>{`Approve ${waiting} waiting ${waiting === 1 ? "cell" : "cells"} of the row`}</Button>}
       </Group>
       {column !== undefined && (isEditing ? (
@@ -65,7 +65,7 @@ function CellDetails({ row, column }: { readonly row: v1.StackRow; readonly colu
         {cell !== undefined && <Text size="xs" c="dimmed">{`${cell.byAgent ? "by an agent" : "by a person"}, ${formatTime(cell.updateTime)}`}</Text>}
       </Group>
       {link !== undefined && cell?.citation !== undefined ? (
-        <Text size="xs" c="dimmed" className="foreign" mt={4}><Anchor component={Link} href={link} size="xs">{`p. ${cell.citation.page}`}</Anchor>{` ${cell.citation.quote}`}</Text>
+        <Text size="xs" c="dimmed" className="foreign" mt={4}><Anchor component={Link} href={link} size="xs" underline="always">{`p. ${cell.citation.page}`}</Anchor>{` ${cell.citation.quote}`}</Text>
       ) : text !== "" && <Text size="xs" c="dimmed" mt={4}>The value has no citation.</Text>}
     </>
   );
