@@ -156,7 +156,15 @@ impl TableQuery {
         if self.filter.len() > TABLE_FILTER_COLUMNS_MAX {
             return Err(Error::invalid_field("filter", format!("has more than {TABLE_FILTER_COLUMNS_MAX} columns")));
         }
-        Ok(())
+        let lacks_column =
+            |(_, one): &(usize, &Aggregate)| one.column.is_none() && one.function != AggregateFunction::Count;
+        match self.aggregates.iter().enumerate().find(lacks_column) {
+            Some((index, Aggregate { function, .. })) => {
+                let problem = format!("is required for {}", function.as_str());
+                Err(Error::invalid_field(format!("aggregates[{index}].column"), problem))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -171,18 +179,12 @@ impl Aggregator {
         let column = |name: &String| stack.column(name).cloned();
         let group_by = group_by.iter().map(column).collect::<Result<_>>()?;
         let resolve = |(index, Aggregate { function, column: name }): (usize, Aggregate)| {
-            let field = format!("aggregates[{index}].column");
-            let Some(name) = name else {
-                return match function {
-                    AggregateFunction::Count => Ok((function, None)),
-                    _ => Err(Error::invalid_field(field, format!("is required for {}", function.as_str()))),
-                };
-            };
+            let Some(name) = name else { return Ok((function, None)) };
             let found = column(&name)?;
             let kind = found.definition.kind;
             if !function.is_defined_for(kind) {
                 let problem = format!("{} is not defined for the type {}", function.as_str(), kind.as_str());
-                return Err(Error::invalid_field(field, problem));
+                return Err(Error::invalid_field(format!("aggregates[{index}].column"), problem));
             }
             Ok((function, Some(found)))
         };
