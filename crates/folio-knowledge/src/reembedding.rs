@@ -165,6 +165,9 @@ impl JobKind for Reembeddings {
                     // A document whose vectors cannot be computed does not prevent those of the others in each attempt.
                     Err(error) => failed.push(error),
                 }
+            } else if task.run.attempt > 1 {
+                // An earlier attempt may have ended between the new generation and the removal of the former one.
+                knowledge.passages().remove_former(org, &live.document).await?;
             }
             task.steps.send_replace(Some(Steps { done, total }));
         }

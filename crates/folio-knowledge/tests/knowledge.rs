@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::job::{
-    INGESTION_KIND, IngestionInput, JobCommand, JobFilter, JobHeader, JobLimits, JobQueue, JobState, JobWrite,
+    INGESTION_KIND, IngestionInput, ItemRun, JobCommand, JobFilter, JobHeader, JobLimits, JobQueue, JobState, JobWrite,
     JobWritten, NewJob, WaitReason,
 };
 use folio_index::{
     Answer, EmbeddedIndex, EmbeddedOptions, Filter, IndexState, IndexedDocument, ListedDocument, PassageIndex, Search,
     Statistics, Written,
 };
-use folio_jobs::{Dependencies, JobHints, Jobs, SingleProcess};
+use folio_jobs::{Dependencies, ItemTask, JobHints, JobKind as _, Jobs, SingleProcess};
 use folio_knowledge::{
     IndexRebuilds, IngestRequest, Ingested, IngestionJobs, IngestionState, Knowledge, Maintenance, Reembeddings,
     ingest, ingestion_of, rebuild, remove_document, update_serving_space,
@@ -537,6 +537,38 @@ async fn vectors_of_another_model_replace_those_of_an_interrupted_attempt() {
     maintenance.stop(Duration::from_secs(5)).await;
     jobs.stop().await;
     assert_eq!(test.generations(&document).await, 1, "the interrupted generation was removed");
+}
+
+#[tokio::test]
+async fn a_repeated_attempt_removes_the_generation_before_the_live_one() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let document = test.create("pumps.md", TEXT).await;
+    let head = test.ingested(&document).await;
+    // A process made a generation live, and died before it removed the former one.
+    test.interrupt(&document, head.generation - 1).await;
+    let bucket = test.knowledge.passages().buckets(&test.org).await.unwrap()[0];
+    let new = NewJob {
+        id: JobId::derive(&["reembedding"]),
+        principal: Principal::new(test.org.clone(), UserId::derive(&["u"]), Role::Admin),
+        kind: "reembedding".to_owned(),
+        input: json!({}),
+        items: vec![format!("{bucket:02x}")],
+        running_max: Duration::from_secs(3_600),
+        at: test.environment.now(),
+    };
+    let (job, _) = new.with_pages().unwrap();
+    let run = |attempt| ItemTask {
+        principal: job.principal.clone(),
+        run: ItemRun { job: job.id.clone(), item: 1, epoch: 1, attempt },
+        job: job.clone(),
+        steps: tokio::sync::watch::channel(None).0,
+        record: tokio::sync::watch::channel(None).0,
+    };
+    for (attempt, generations) in [(1, 2), (2, 1)] {
+        Reembeddings(test.knowledge.clone()).run_item(run(attempt)).await.unwrap();
+        assert_eq!(test.generations(&document).await, generations, "after attempt {attempt}");
+    }
 }
 
 #[tokio::test]

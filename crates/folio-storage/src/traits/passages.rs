@@ -171,7 +171,7 @@ impl PassageStore {
         if written == PassagesWritten::Superseded {
             self.remove_generation(org, document, stored).await?;
         }
-        self.collect(org, document).await?;
+        self.remove_former(org, document).await?;
         Ok(written)
     }
 
@@ -300,7 +300,7 @@ impl PassageStore {
     /// Removes all passages of a document, first the head. Idempotent. The record of its newest job remains.
     pub async fn remove_passages(&self, org: &OrgId, document: &DocumentId) -> Result<()> {
         self.0.remove(org, &group_of_heads(bucket_of(document)), document.as_str()).await?;
-        self.collect(org, document).await
+        self.remove_former(org, document).await
     }
 
     /// Removes all passages of a document, also those of a generation that the caller has just written: a removal that met the write
@@ -314,7 +314,7 @@ impl PassageStore {
 
     /// Removes the generations of a document before the live one, also those of interrupted writes. A later generation may be in
     /// progress and remains. Without a live generation, all are removed.
-    async fn collect(&self, org: &OrgId, document: &DocumentId) -> Result<()> {
+    pub async fn remove_former(&self, org: &OrgId, document: &DocumentId) -> Result<()> {
         let group = group_of_generations(document);
         let live = self.head(org, document).await?.map(|head| head.generation);
         for row in self.0.list(org, &group).await? {
