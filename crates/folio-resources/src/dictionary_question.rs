@@ -97,7 +97,7 @@ pub struct DictionaryQuestion {
 /// A question that ingestion found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewQuestion {
-    /// It must be live.
+    /// The document must be live.
     pub document: DocumentId,
     pub term: String,
     pub occurrences: u64,

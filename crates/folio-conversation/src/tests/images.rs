@@ -43,7 +43,7 @@ async fn a_model_with_vision_receives_the_images_of_the_thread() {
     let sent = sandbox.models.requests();
     assert_eq!((&sent[1].messages[0], sent[1].images.is_empty()), (&message, false));
     assert_eq!((&sent[2].messages[0], sent[2].images.is_empty()), (&message, true));
-    // It receives no message with an image.
+    // The model receives no message with an image.
     let refused = ChatCommand { model: Some("other".to_owned()), ..sandbox.chat_in(thread, "look") };
     let refused = sandbox.conversations.chat(&sandbox.principal, with_images(refused, &[&first])).await.err().unwrap();
     assert_eq!((refused.reason, refused.details["allowed"].as_str()), (Reason::ModelNotAvailable, "scripted"));

@@ -77,7 +77,7 @@ pub trait PassageIngester: Send + Sync {
     ) -> Result<GeneratedChunks>;
 
     /// Makes chunks the passages of a document, with vectors if the organization has an embedding model, and adds them to the index.
-    /// They replace all earlier passages of the document. Idempotent. Returns the number of passages.
+    /// Replaces all earlier passages of the document. Idempotent. Returns the number of passages.
     ///
     /// # Errors
     /// `VERSION_CONFLICT` if the text was extracted again meanwhile; those of the stores, of metering and of the model.
