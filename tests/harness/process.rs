@@ -162,9 +162,9 @@ impl Process {
         self.signal(Signal::SIGTERM);
     }
 
-    /// Stops the process (SIGSTOP).
+    /// Suspends the process (SIGSTOP) and waits until all its threads are stopped.
     pub fn pause(&self) {
-        self.signal(Signal::SIGSTOP);
+        let _ = folio_test_servers::process::suspend(self.id());
     }
 
     /// Continues the process (SIGCONT).

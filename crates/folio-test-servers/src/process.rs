@@ -14,7 +14,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
+
+/// Suspends a child process (SIGSTOP) and waits until all its threads are stopped. Returns at once if it has ended.
+pub fn suspend(id: u32) -> Result<()> {
+    let id = Pid::from_raw(i32::try_from(id).context("a process id is too large")?);
+    kill(id, Signal::SIGSTOP)?;
+    // `kill` returns before the other threads stop. The exit status is left for `Child::wait`.
+    waitid(Id::Pid(id), WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)?;
+    Ok(())
+}
 
 /// Arguments: `sh -c STARTER sh FOLDER CLEANING PROGRAM ARGUMENT…`
 const STARTER: &str = r#"
@@ -122,7 +132,7 @@ impl Process {
 
     /// Suspends the process (SIGSTOP): the connections remain open and the process does not respond.
     pub fn pause(&self) -> Result<()> {
-        self.signal(Signal::SIGSTOP)
+        suspend(self.child.id()).with_context(|| format!("cannot stop {}", self.name))
     }
 
     /// Continues the process after [`Process::pause`].
