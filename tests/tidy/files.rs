@@ -1,6 +1,6 @@
 //! Small files with descriptive names.
 
-use crate::{files, is_test, report, sources};
+use crate::{files, is_test, report, root, sources};
 
 /// Maximum number of lines of a source file, including its tests.
 const LINES_MAX: usize = 700;
@@ -36,4 +36,14 @@ fn no_generated_or_secret_file_is_tracked() {
         "a generated or secret file is tracked",
         &unwanted.map(|file| file.display().to_string()).collect::<Vec<_>>(),
     );
+}
+
+#[test]
+fn no_file_contains_the_mark_of_a_conflict() {
+    let marks = ["<".repeat(7), ">".repeat(7)].map(|mark| mark + " ");
+    let contains = |text: &str| text.lines().any(|line| marks.iter().any(|mark| line.starts_with(mark)));
+    assert!(contains(&format!("a\n{}main", marks[0])) && !contains("a << b"));
+    let unmerged =
+        files().into_iter().filter(|file| std::fs::read_to_string(root().join(file)).is_ok_and(|text| contains(&text)));
+    report("a merge is not finished", &unmerged.map(|file| file.display().to_string()).collect::<Vec<_>>());
 }
