@@ -42,9 +42,7 @@ fn a_node_may_die_before_and_after_each_step_of_a_group() {
         on_cluster(SCRIPT, async |test| {
             test.run_single_node(0, &[("FOLIO_FAILPOINT", step)]).await;
             let (client, document) = (test.client(0).await, test.document.clone());
-            // The stream fails with its node.
-            let _ = client.send(request(&document)).await;
-            test.node(0).wait_until_dead().await;
+            test.chat_until_dead(&request(&document), 0).await;
             test.node(1).start(&[]).await;
             let completed = folio_testkit::wait_for("a completed turn", 3 * LIMIT, || async {
                 // A repetition joins the turn, or resumes it.
@@ -70,7 +68,8 @@ fn a_node_may_die_while_it_ends_the_children_of_a_cancelled_turn() {
             test.run_single_node(0, &[("FOLIO_FAILPOINT", step)]).await;
             let (client, document) = (test.client(0).await, test.document.clone());
             let waits = v1::ChatRequest { auto_approve: false, ..request(&document) };
-            let mut events = client.send(waits).await.expect("the chat is accepted");
+            let accepted = || async { client.send(waits.clone()).await.ok() };
+            let mut events = folio_testkit::wait_for("an accepted chat", LIMIT, accepted).await;
             let turn = events.until("tasks_started").await.turn_id;
             let _ = client.cancel(&turn).await;
             test.node(0).wait_until_dead().await;

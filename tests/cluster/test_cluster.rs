@@ -265,6 +265,24 @@ impl TestCluster {
         self.cluster.nodes.insert(node, member);
     }
 
+    /// Chats with a node until it dies at a failpoint. A node that has just started may refuse the first requests.
+    pub(crate) async fn chat_until_dead(&mut self, request: &v1::ChatRequest, node: usize) {
+        let client = self.client(0).await;
+        let mut member = self.cluster.nodes.remove(node);
+        let chats = folio_testkit::wait_for("a dead node", 2 * LIMIT, || async {
+            if let Ok(events) = client.send(request.clone()).await {
+                // The stream ends with its node.
+                let _ = events.drain().await;
+            }
+            None::<()>
+        });
+        tokio::select! {
+            () = chats => {}
+            () = member.wait_until_dead() => {}
+        }
+        self.cluster.nodes.insert(node, member);
+    }
+
     /// Creates a schema with one field, outside turns.
     pub(crate) async fn schema(&self, field: &str) -> v1::Schema {
         let request = v1::CreateSchemaRequest {
