@@ -2,7 +2,9 @@
 
 use folio_types::{PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, limits};
 
+use super::estimate::{PLANNED_MAX, extrapolate, sample};
 use super::*;
+use crate::document_selection::Selected;
 
 #[test]
 fn an_estimate_extrapolates_the_price_of_documents_spread_over_the_selection() {
