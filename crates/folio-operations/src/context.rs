@@ -1,7 +1,10 @@
 //! The components that operations run on, the executor, and the context of one operation.
 
+mod permits;
+mod resources;
+mod subscriptions;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use folio_accounts::Accounts;
 use folio_documents::{CleanupHandle, PageBookmark, Uploader};
@@ -10,10 +13,10 @@ use folio_jobs::JobControl;
 use folio_knowledge::Knowledge;
 use folio_llm::{Catalogue, Models};
 use folio_metering::{CreditMeter, SharedMeter};
-use folio_permits::{Amount, Bounds, Permit, Permits};
+use folio_permits::{Amount, Permit, Permits};
 use folio_providers::Providers;
 use folio_resources::quota::Quotas;
-use folio_resources::{DictionaryQuestion, Document, Proposal, Resource, Revisioned};
+use folio_resources::{DictionaryQuestion, Document, Proposal};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
 use folio_tools::images::NoImages;
 use folio_tools::ingestion::NoPassages;
@@ -21,28 +24,25 @@ use folio_tools::mcp::McpServers;
 use folio_tools::sections::OutlineCache;
 use folio_tools::{ToolResources, extraction};
 use folio_types::op::OpKey;
-use folio_types::page::Order;
-use folio_types::{DocumentId, Environment, Error, Etag, ExtractionId, OrgId, Principal, Reason, Result, limits};
-use tokio::time::Instant;
+use folio_types::{DocumentId, Environment, Error, ExtractionId, OrgId, Principal, Reason, Result};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
+pub use self::permits::RunningExports;
+pub(crate) use self::permits::poll_permit;
+use self::permits::{CHANGES, JOURNALS, MODEL_ENDPOINT_CHANGES, SORTED_LISTS, STREAM_POLLS, USAGES, permit};
 use crate::audit::AuditedChange;
 use crate::caller::Caller;
 use crate::declaration::{Access, Audit, Idempotency, Quota};
-use crate::document_watch::{self, DocumentState};
+use crate::document_watch::DocumentState;
 use crate::followed_list::FollowedList;
-use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
 use crate::operation::{Call, Operation};
-use crate::pending_pollers::{self, Window};
+use crate::pending_pollers::Window;
 use crate::pending_reviews::PendingReview;
-use crate::reference::RevisionRef;
 use crate::request::ChangeRequest;
-use crate::schemas::UpdateResult;
-use crate::shared_poller::{Polls, SharedPollers};
+use crate::shared_poller::SharedPollers;
 use crate::single_flight::SingleFlight;
 use crate::stack_rows::PendingCellReview;
-use crate::waiting_items;
 
 #[derive(Clone)]
 pub struct Components {
@@ -80,49 +80,6 @@ pub struct Components {
     /// The tasks that outlive a dropped call; the drain waits for them.
     pub tasks: TaskTracker,
 }
-
-/// Maximum number of administrative changes in progress, including those whose caller has disconnected: in total, and
-/// per organization.
-const CHANGES: (usize, usize) = (256, 16);
-/// Maximum number of changes in progress that call a model endpoint: in total, and per organization.
-const MODEL_ENDPOINT_CHANGES: (usize, usize) = (64, 2);
-/// Bounds of the journals that are read whole at a time, because each one needs up to 32 MiB of memory. Callers beyond
-/// the bounds wait; the organizations take turns.
-const JOURNALS: Bounds = Bounds { total: Amount::permits(6), per_key: Amount::permits(2), waiters: 256 };
-/// Bounds of the requests that add up model calls at a time.
-const USAGES: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(1), waiters: 256 };
-/// Bounds of the lists that are sorted in memory at a time, because each one reads up to 10,000 items.
-const SORTED_LISTS: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(2), waiters: 256 };
-/// Bounds of the exports with tables at a time, because each one needs up to 512 MiB of the temporary folder.
-const EXPORTS: Bounds = Bounds { total: Amount::permits(4), per_key: Amount::permits(1), waiters: 256 };
-
-/// Bounds of the polls at a time for streams of documents and jobs, and of the reads of pending turns for streams. An
-/// organization may have thousands of streams. Polls beyond the bounds wait; the organizations take turns.
-const STREAM_POLLS: Bounds = Bounds { total: Amount::permits(32), per_key: Amount::permits(2), waiters: 65_536 };
-
-/// The exports with tables that this process runs. Clones share the set.
-#[derive(Debug, Clone)]
-pub struct RunningExports(Permits<OrgId>);
-
-impl Default for RunningExports {
-    fn default() -> Self {
-        Self(Permits::new(EXPORTS))
-    }
-}
-
-impl RunningExports {
-    pub fn count(&self) -> usize {
-        self.0.load().permits
-    }
-}
-
-/// Maximum time for which a caller waits for a permit to read a journal, to add up model calls, to sort a list, or to export
-/// tables.
-const READ_WAIT: Duration = Duration::from_secs(10);
-/// Maximum time for which a poll for a stream waits for a permit.
-const POLL_WAIT: Duration = Duration::from_secs(300);
-/// Delay after which a caller that got no permit may retry.
-const RETRY_SOON: Duration = Duration::from_millis(500);
 
 /// Runs operations. Cheap to clone.
 #[derive(Clone)]
@@ -264,21 +221,6 @@ async fn perform<O: Operation>(operation: O, context: Context) -> Result<O::Outp
     Ok(output)
 }
 
-fn permit(permits: &Permits<OrgId>, principal: &Principal) -> Result<Permit<OrgId>> {
-    permits.try_acquire(&principal.counted_as(), 0).map_err(|_| {
-        let message = "too many administrative changes are in progress, of the organization or in total";
-        Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_SOON)
-    })
-}
-
-/// Waits for a permit of an organization to poll for a stream. Error: `OVERLOADED`.
-pub(crate) async fn poll_permit(polls: &Permits<OrgId>, org: &OrgId) -> Result<Permit<OrgId>> {
-    polls.acquire(org, 1, Instant::now() + POLL_WAIT).await.map_err(|_| {
-        let message = "too many streams, of the organization or in total";
-        Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_SOON)
-    })
-}
-
 #[derive(Clone)]
 pub struct Context {
     operations: Operations,
@@ -332,44 +274,6 @@ impl Context {
 
     pub fn open_turns(&self) -> &dyn SharedTurnStore {
         self.components().open_turns.as_ref()
-    }
-
-    /// Subscribes to the index of the organization's pending turns.
-    pub(crate) fn pending_windows(&self) -> Polls<Window> {
-        let (pollers, index) = (&self.operations.inner.turn_pollers, &self.components().open_turns);
-        pending_pollers::subscribe(pollers, &self.principal().org, index, self.environment().random())
-    }
-
-    /// Subscribes to the oldest extractions of the organization that wait for a reviewer.
-    pub(crate) fn pending_reviews(&self) -> Polls<FollowedList<PendingReview>> {
-        let (pollers, extractions) = (&self.operations.inner.review_pollers, self.stores().of());
-        waiting_items::subscribe(pollers, &self.principal().org, extractions, self.environment().random())
-    }
-
-    /// Subscribes to the oldest rows of stacks that wait for decisions, of the organization.
-    pub(crate) fn pending_cell_reviews(&self) -> Polls<FollowedList<PendingCellReview>> {
-        let (pollers, rows) = (&self.operations.inner.cell_review_pollers, self.stores().of());
-        waiting_items::subscribe(pollers, &self.principal().org, rows, self.environment().random())
-    }
-
-    /// Subscribes to the oldest open proposals of the organization.
-    pub(crate) fn open_proposals(&self) -> Polls<FollowedList<Proposal>> {
-        let (pollers, proposals) = (&self.operations.inner.proposal_pollers, self.stores().of());
-        waiting_items::subscribe(pollers, &self.principal().org, proposals, self.environment().random())
-    }
-
-    /// Subscribes to the oldest open questions about terms of the organization.
-    pub(crate) fn open_questions(&self) -> Polls<FollowedList<DictionaryQuestion>> {
-        let (pollers, questions) = (&self.operations.inner.question_pollers, self.stores().of());
-        waiting_items::subscribe(pollers, &self.principal().org, questions, self.environment().random())
-    }
-
-    /// Subscribes to the states of a document of the organization.
-    pub(crate) fn document_states(&self, document: &DocumentId) -> Polls<DocumentState> {
-        let (pollers, key) =
-            (&self.operations.inner.document_pollers, (self.principal().org.clone(), document.clone()));
-        let polls = &self.operations.inner.stream_polls;
-        document_watch::subscribe((pollers, polls), &key, self.stores(), self.environment().random())
     }
 
     /// Waits for a permit of the caller's organization to poll for a stream. Error: `OVERLOADED`.
@@ -472,128 +376,6 @@ impl Context {
         &self.operations.inner.extractions
     }
 
-    /// Returns a permit of the caller's organization to call a model endpoint as part of an administrative change.
-    /// Error: `OVERLOADED`.
-    pub fn model_endpoint_permit(&self) -> Result<Permit<OrgId>> {
-        permit(&self.operations.inner.model_endpoint_changes, self.principal())
-    }
-
-    /// Waits for a permit of the caller's organization to read a whole journal. Error: `OVERLOADED`.
-    pub(crate) async fn journal_permit(&self) -> Result<Permit<OrgId>> {
-        self.read_permit(&self.operations.inner.journals, "threads are read with a filter").await
-    }
-
-    /// Waits for a permit of the caller's organization to add up model calls. Error: `OVERLOADED`.
-    pub(crate) async fn usage_permit(&self) -> Result<Permit<OrgId>> {
-        self.read_permit(&self.operations.inner.usages, "requests add up model calls").await
-    }
-
-    /// Waits for a permit of the caller's organization to sort a list in memory. Error: `OVERLOADED`.
-    pub(crate) async fn sorted_list_permit(&self) -> Result<Permit<OrgId>> {
-        self.read_permit(&self.operations.inner.sorted_lists, "lists are sorted").await
-    }
-
-    /// Waits for a permit of the caller's organization to export tables. Error: `OVERLOADED`.
-    pub(crate) async fn export_permit(&self) -> Result<Permit<OrgId>> {
-        self.read_permit(&self.components().exports.0, "exports of tables run").await
-    }
-
-    async fn read_permit(&self, permits: &Permits<OrgId>, what: &str) -> Result<Permit<OrgId>> {
-        permits.acquire(&self.principal().org, 1, Instant::now() + READ_WAIT).await.map_err(|_| {
-            let message = format!("too many {what}, of the organization or in total");
-            Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_SOON)
-        })
-    }
-
-    /// Returns a resource that is not deleted.
-    ///
-    /// # Errors
-    /// `NOT_FOUND`, also for a resource of another organization.
-    pub async fn find<A: Resource>(&self, id: &A::Id) -> Result<A> {
-        let found = self.stores().of::<A>().get(&self.principal().org, id).await?;
-        found.ok_or_else(|| Error::not_found(A::target(id).kind(), id))
-    }
-
-    /// Creates a resource under the id that follows from the request, and returns it.
-    pub(crate) async fn create<A: Resource>(&self, change: A::Change) -> Result<A> {
-        self.find(&self.request.create::<A>(self.stores(), change).await?).await
-    }
-
-    /// Changes a resource and returns it. `etag` is the version that the change is based on. None: any version.
-    pub(crate) async fn update<A: Resource>(&self, id: &A::Id, etag: Option<Etag>, change: A::Change) -> Result<A> {
-        self.request.update(self.stores(), id, etag, |_: A| std::future::ready(Ok(change.clone()))).await?;
-        self.find(id).await
-    }
-
-    /// Like [`Self::update`]. Also returns whether the update created a revision.
-    pub(crate) async fn revise<A: Revisioned>(
-        &self,
-        id: &A::Id,
-        etag: Option<Etag>,
-        change: A::Change,
-    ) -> Result<UpdateResult<A>> {
-        let update = |_: A| std::future::ready(Ok(change.clone()));
-        let updated = self.request.update(self.stores(), id, etag, update).await?;
-        Ok(UpdateResult { resource: self.find(id).await?, revised: updated.revised() })
-    }
-
-    /// Returns a revision of a resource that is not deleted.
-    ///
-    /// # Errors
-    /// `NOT_FOUND`, also for a resource of another organization.
-    pub(crate) async fn revision<A: Revisioned>(
-        &self,
-        reference: &RevisionRef<A::Id, A::RevId>,
-    ) -> Result<A::Revision> {
-        match reference {
-            RevisionRef::Newest(id) => Ok(self.find::<A>(id).await?.newest().1.clone()),
-            RevisionRef::Revision(revid) => {
-                let found = self.stores().of::<A>().revision(&self.principal().org, revid).await?;
-                if let Some(found) = found {
-                    return Ok(found);
-                }
-                let (id, number) = A::parts(revid);
-                let mut error = Error::not_found(&format!("{} revision", A::KIND), revid);
-                let resource = self.stores().of::<A>().get(&self.principal().org, id).await?;
-                if resource.is_some_and(|resource| (1..resource.newest().0).contains(&number)) {
-                    let max = limits::REVISIONS_MAX;
-                    error.message = format!("the {} revision {revid} was removed: at most {max} are kept", A::KIND);
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Returns a page of the caller's organization's resources that match a filter, by default the newest first. `max`
-    /// bounds the page size. Errors: those of [`Listing::new`].
-    pub(crate) async fn list<A: Resource>(
-        &self,
-        request: &ListRequest,
-        filter: &A::Filter,
-        keys: SortKeys,
-        max: u32,
-    ) -> Result<ListPage<A>> {
-        let (org, parent) = (&self.principal().org, A::parent_in(filter).unwrap_or_default());
-        let listing = Listing::new(request, &[A::KIND, org.as_str(), &parent], keys, Order::Newest, max)?;
-        let store = &self.stores().of::<A>();
-        listing.fetch(|page| async move { store.list(org, filter, &page).await }).await
-    }
-
-    /// Returns a page of the revisions of a resource, by default the newest first. Errors: `NOT_FOUND`, and those of
-    /// [`Listing::new`].
-    pub(crate) async fn list_revisions<A: Revisioned>(
-        &self,
-        request: &ListRequest,
-        id: &A::Id,
-    ) -> Result<ListPage<A::Revision>> {
-        let org = &self.principal().org;
-        let scope = ["revisions", &id.to_string(), org.as_str()];
-        let listing = Listing::new(request, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
-        self.find::<A>(id).await?;
-        let store = &self.stores().of::<A>();
-        listing.fetch(|page| async move { store.list_revisions(org, id, &page).await }).await
-    }
-
     /// The resources that the extraction engine requires. Their meter counts model calls.
     ///
     /// # Errors
@@ -624,6 +406,3 @@ impl Context {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
