@@ -3,23 +3,21 @@
 //!
 //! Old entries must stay readable after every change; the golden files of `folio-storage` test this.
 
+use folio_resources::CollectionId;
+use folio_resources::policy::Policy;
+use folio_types::message::{FinishReason, Message, MessageImage, ThinkingBlock, Usage};
+use folio_types::op::{Expected, Target};
+use folio_types::{Digest, Error, Incarnation, PromptRevId, RequestId, Role, SchemaRevId, TagId, UserId};
 use jiff::Timestamp;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+pub use crate::call::{AcceptedCall, Access, Call, CallResult, CallStatus};
 pub use crate::graph::{NodeEnd, RoundNode, TurnNode, TurnRoutes};
 pub use crate::task::{Group, GroupTask};
 pub use crate::turn_profile::{AnswerType, TurnProfile};
-use folio_resources::CollectionId;
-use folio_resources::policy::{ApprovalRequirement, Policy};
-use folio_types::Error;
-use folio_types::message::{FinishReason, Message, MessageImage, ThinkingBlock, Usage};
-use folio_types::op::{Expected, Target};
-use folio_types::{
-    Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, RequestId, Role, SchemaId, SchemaRevId,
-    TagId, UserId,
-};
+pub use crate::working_state::{WorkingChange, WorkingExtraction, WorkingState};
 
 /// `turn` is the number of the turn in its thread, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -204,22 +202,6 @@ pub struct TurnOptions {
     pub summarizes: bool,
 }
 
-/// A direct call as of the acceptance of its turn: checked against the tools, with its repairs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AcceptedCall {
-    /// Name of the tool.
-    pub name: String,
-    /// Empty object if the client's arguments cannot be used.
-    pub arguments: Value,
-    pub access: Access,
-    /// Reason why the call cannot run, which its result contains. None: the call can run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-    /// Repairs that made `arguments` out of those of the client, for its result.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub repairs: Vec<String>,
-}
-
 /// A reference in a message, resolved on the server within the organization.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "id")]
@@ -253,95 +235,6 @@ pub struct Round {
     /// The node of the turn's graph that made the round. None: the turn has no graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Box<RoundNode>>,
-}
-
-/// A tool call that a model requested.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
-    /// Index in the round, from 1.
-    pub index: u32,
-    /// Id that the provider assigned; it may repeat.
-    pub provider_id: String,
-    /// Name of the tool.
-    pub name: String,
-    /// Empty object if the model's arguments were not a JSON object.
-    pub arguments: Value,
-    pub access: Access,
-    pub needs_approval: bool,
-    /// None: no rule of the policy requires a decision.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approval_requirement: Option<ApprovalRequirement>,
-    /// Reason why the call cannot run, which its result contains: an unknown tool, or arguments that are not JSON or
-    /// violate the tool's schema. None: the call can run.
-    pub problem: Option<String>,
-    /// Repairs that made `arguments` out of those that the model sent, for its result. Empty: the model sent them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub repairs: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Access {
-    /// The tool only reads. Its calls run immediately.
-    ReadOnly,
-    /// The tool writes. Its calls may wait for a decision and take effect once.
-    ReadWrite,
-}
-
-/// The final result of a call, as the model receives it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallResult {
-    pub round: u32,
-    pub index: u32,
-    pub status: CallStatus,
-    pub content: String,
-    #[serde(default, skip_serializing_if = "WorkingChange::is_empty")]
-    pub change: WorkingChange,
-    /// Usage of the tool's own model calls, regardless of the outcome.
-    #[serde(default, skip_serializing_if = "Usage::is_empty")]
-    pub usage: Usage,
-    /// None: unknown (an old entry).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CallStatus {
-    Ok,
-    /// `content` states the reason.
-    Failed,
-    /// The approver rejected the call.
-    Rejected,
-    /// The turn was cancelled before the call ran.
-    Cancelled,
-    /// The approval expired.
-    Expired,
-    /// Another message superseded the turn.
-    Superseded,
-    /// The target changed since the approval; nothing was written.
-    Conflict,
-    /// The call did not run: the turn ended before (it reached its limit of rounds, or it failed), an earlier call to which
-    /// the call refers did not succeed, or the next round repeats the call because its ids need another approval.
-    NotRun,
-    /// The call was sent to another system, and its reply is lost: its effect may have happened. The call is never repeated.
-    Unknown,
-}
-
-impl CallStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Failed => "failed",
-            Self::Rejected => "rejected",
-            Self::Cancelled => "cancelled",
-            Self::Expired => "expired",
-            Self::Superseded => "superseded",
-            Self::Conflict => "conflict",
-            Self::NotRun => "not_run",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -548,86 +441,4 @@ pub struct Imported {
     /// None: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<SegmentPosition>,
-}
-
-/// The working state of a thread: sent to the model in each round and stored after each turn.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct WorkingState {
-    /// The revision that was created last.
-    pub schema_revid: Option<SchemaRevId>,
-    /// The revision that was created or executed last.
-    pub prompt_revid: Option<PromptRevId>,
-    /// The extraction that was created or edited last.
-    pub extraction: Option<WorkingExtraction>,
-    /// State of the profile, whose type only the tools of the profile know. None: the initial state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile_state: Option<Box<Value>>,
-}
-
-/// The extraction that the agent edits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkingExtraction {
-    pub id: ExtractionId,
-    pub document: DocumentId,
-    pub prompt: PromptRevId,
-    /// Current data, after the agent's edits.
-    pub data: Value,
-}
-
-/// Changes that a call makes to the working state. Deleted resources are removed from the state.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct WorkingChange {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub schema_revid: Option<SchemaRevId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt_revid: Option<PromptRevId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extraction: Option<WorkingExtraction>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deleted_schema: Option<SchemaId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deleted_prompt: Option<PromptId>,
-    /// The document's extraction is removed as well.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deleted_document: Option<DocumentId>,
-    /// Replaces the state of the profile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile_state: Option<Box<Value>>,
-}
-
-impl WorkingChange {
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl WorkingState {
-    /// Returns true if the state has a schema, a prompt or an extraction.
-    pub fn has_work(&self) -> bool {
-        self.schema_revid.is_some() || self.prompt_revid.is_some() || self.extraction.is_some()
-    }
-
-    pub fn apply(&mut self, change: &WorkingChange) {
-        if let Some(deleted) = &change.deleted_schema {
-            self.schema_revid.take_if(|revid| revid.of == *deleted);
-        }
-        if let Some(deleted) = &change.deleted_prompt {
-            self.prompt_revid.take_if(|revid| revid.of == *deleted);
-        }
-        if let Some(deleted) = &change.deleted_document {
-            self.extraction.take_if(|extraction| extraction.document == *deleted);
-        }
-        if let Some(revid) = &change.schema_revid {
-            self.schema_revid = Some(revid.clone());
-        }
-        if let Some(revid) = &change.prompt_revid {
-            self.prompt_revid = Some(revid.clone());
-        }
-        if let Some(extraction) = &change.extraction {
-            self.extraction = Some(extraction.clone());
-        }
-        if let Some(state) = &change.profile_state {
-            self.profile_state = Some(state.clone());
-        }
-    }
 }

@@ -6,6 +6,7 @@
 //! [`peer::ConversationPeer`] is the interface of the node that owns a thread. The crate contains data, pure functions
 //! and that interface: no I/O, no runtime, no clock. It must not know storage adapters, gRPC, models or tools.
 
+mod call;
 pub mod command;
 pub mod event;
 mod fold;
@@ -16,7 +17,9 @@ pub mod peer;
 pub mod reference;
 pub mod task;
 pub mod thread;
+mod thread_append;
 pub mod thread_write;
 mod turn_profile;
+mod working_state;
 
 pub use fold::*;
