@@ -4,8 +4,8 @@
 //! rows; names and groups of characters are read a few from each shard at a time.
 //!
 //! - No filter, or one filter that is a term (a tag, a user): the rows of the page, the skipped rows, and one read for
-//!   each item. The servers count the total, with one read for each bucket; a count over [`CACHED_COUNT_MIN`] rows is cached
-//!   for [`COUNT_SECONDS`].
+//!   each item. The servers count the total, with one read for each bucket; a count over
+//!   [`CACHED_COUNT_MIN`](counts::CACHED_COUNT_MIN) rows is cached for [`COUNT_SECONDS`](counts::COUNT_SECONDS).
 //! - Any other filter: of at most [`SAMPLED_GROUPS_MAX`] groups of characters a shard is read, and the
 //!   [`READ_GROUPS_MAX`] rarest are used. Of each of these and of each term at most [`PROBED_ROWS_MAX`] rows are read, of
 //!   the list of all items if the filter has neither; only rows of the filter's period of creation are read. If one has
@@ -16,23 +16,25 @@
 //!   many.
 //! - Of the dangling rows that a page finds, it removes at most [`REPAIRS_MAX`].
 
+mod counts;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use folio_resources::{Condition, CreationPeriod, Kind, ListRow, folded};
+use folio_storage::value::decode;
+use folio_storage::{PAGE_BYTES, page_token};
 use folio_types::page::{Order, Page, PageRequest};
 use folio_types::{OrgId, Result};
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
+pub(crate) use self::counts::Counts;
+use self::counts::count;
 use super::rows::{Filter, keys};
 use super::scan::{ALL_TIMES, FIRST, Period, Scan, last};
 use crate::keyspace::Keyspace;
 use crate::table::{ALL, Key, Position, SHARDS, Source, StoredValue, by_bucket};
 use crate::values::micros;
-use folio_storage::value::decode;
-use folio_storage::{PAGE_BYTES, page_token};
 
 /// Maximum number of items of a filtered list that is counted exactly.
 const COUNTED_ITEMS_MAX: usize = 1_024;
@@ -50,10 +52,6 @@ const REPAIRS_MAX: usize = 16;
 const CHECKS_MAX: usize = 256;
 /// Maximum number of rows that are filtered together in a scan.
 const FILTERED_TOGETHER: usize = 256;
-/// Larger counts are cached.
-const CACHED_COUNT_MIN: u64 = 5_000;
-const COUNT_SECONDS: u64 = 10;
-const CACHED_COUNTS_MAX: usize = 1_024;
 /// Maximum number of concurrent reads for one page.
 const READ_CONCURRENCY: usize = 16;
 
@@ -447,42 +445,6 @@ fn spread(texts: &[&[String]], max: usize) -> Vec<String> {
         groups.iter().step_by(step).cloned().collect::<Vec<_>>()
     };
     texts.iter().flat_map(of_text).take(max).collect()
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Counts(Mutex<BTreeMap<String, (u64, Instant)>>);
-
-impl Counts {
-    fn get(&self, key: &str) -> Option<u64> {
-        let counts = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let (count, at) = counts.get(key)?;
-        (at.elapsed() < Duration::from_secs(COUNT_SECONDS)).then_some(*count)
-    }
-
-    fn put(&self, key: String, count: u64) {
-        let mut counts = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if counts.len() >= CACHED_COUNTS_MAX {
-            counts.clear();
-        }
-        counts.insert(key, (count, Instant::now()));
-    }
-}
-
-async fn count(keyspace: &Keyspace, org: &OrgId, kind: &str, term: &str) -> Result<u64> {
-    let key = format!("{org}/{kind}/{term}");
-    if let Some(count) = keyspace.counts.get(&key) {
-        return Ok(count);
-    }
-    let (list, catalogue) = ((org, kind), &keyspace.tables.catalogue);
-    let buckets = catalogue.buckets(list, term).await?;
-    let counts = futures::stream::iter(buckets)
-        .map(|bucket| catalogue.count(list, term, bucket))
-        .buffer_unordered(READ_CONCURRENCY);
-    let count: u64 = counts.try_fold(0, async |sum, count| Ok(sum + count)).await?;
-    if count > CACHED_COUNT_MIN {
-        keyspace.counts.put(key, count);
-    }
-    Ok(count)
 }
 
 /// Returns a digest of the list, its filter and its order.
