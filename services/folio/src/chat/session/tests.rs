@@ -1,5 +1,6 @@
 //! Tests of chat sessions.
 
+use super::model_choice::{MODELS_SHOWN, chosen_model};
 use super::*;
 
 #[test]
