@@ -21,6 +21,9 @@
 //! another connection: the slow statements of one tenant do not count, and one stopped server costs latency only. While
 //! no server is connected, statements fail immediately. Every call passes a [`Guard`], which bounds the calls in flight.
 
+#[cfg(feature = "dump")]
+mod traces;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -34,8 +37,6 @@ use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
-#[cfg(feature = "dump")]
-use scylla::observability::tracing::TracingInfo;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy, RetryPolicy};
 use scylla::policies::speculative_execution::SimpleSpeculativeExecutionPolicy;
@@ -407,54 +408,6 @@ impl Cql {
         conditional_result(self.guard.call(CONDITIONAL_WRITE, table, limit, done, health).await?)
     }
 
-    #[cfg(feature = "dump")]
-    fn lock_traces(&self) -> std::sync::MutexGuard<'_, Option<Vec<scylla::value::CqlTimeuuid>>> {
-        self.traces.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    #[cfg(feature = "dump")]
-    fn traced(&self, statement: &PreparedStatement) -> PreparedStatement {
-        let mut statement = statement.clone();
-        statement.set_tracing(self.lock_traces().is_some());
-        statement
-    }
-
-    /// Executes a call and returns the traces of its reads. None: the server lost a trace.
-    #[cfg(feature = "dump")]
-    async fn traces<T>(&self, call: impl Future<Output = Result<T>>) -> Result<Option<Vec<TracingInfo>>> {
-        *self.lock_traces() = Some(Vec::new());
-        let done = call.await;
-        let ids = self.lock_traces().take().unwrap_or_default();
-        done?;
-        let mut traces = Vec::new();
-        for id in ids {
-            let Ok(trace) = self.session.get_tracing_info(id.as_ref()).await else { return Ok(None) };
-            traces.push(trace);
-        }
-        Ok(Some(traces))
-    }
-
-    /// Returns the number of tombstones that each read of a call reads. None: the server lost a trace.
-    #[cfg(feature = "dump")]
-    pub(crate) async fn tombstones<T>(&self, call: impl Future<Output = Result<T>>) -> Result<Option<Vec<u64>>> {
-        let Some(traces) = self.traces(call).await? else { return Ok(None) };
-        let tombstones = |trace| local_reads(trace).map(|(_, tombstones)| tombstones).reduce(u64::saturating_add);
-        Ok(traces.iter().map(tombstones).collect())
-    }
-
-    /// Returns for each read of a call whether only its coordinator read rows. None: the server lost a trace.
-    #[cfg(feature = "dump")]
-    pub(crate) async fn coordinated_by_replica<T>(
-        &self,
-        call: impl Future<Output = Result<T>>,
-    ) -> Result<Option<Vec<bool>>> {
-        let Some(traces) = self.traces(call).await? else { return Ok(None) };
-        let is_replica = |trace: &TracingInfo| {
-            local_reads(trace).map(|(server, _)| server == trace.coordinator).reduce(|one, other| one && other)
-        };
-        Ok(traces.iter().map(is_replica).collect())
-    }
-
     fn batch(&self, statements: Statements<'_>) -> (Batch, Vec<Values>) {
         let mut batch = Batch::new(BatchType::Unlogged);
         let mut all = Vec::with_capacity(statements.len());
@@ -484,16 +437,6 @@ fn by_partitions<K: Ord, T>(rows: impl IntoIterator<Item = (K, T)>, partitions_m
         }
         batches.push(batch);
     }
-}
-
-/// Returns the servers that read rows, and the number of tombstones that each of them read, by the events
-/// "Read 1 live rows and 2 tombstone cells".
-#[cfg(feature = "dump")]
-fn local_reads(trace: &TracingInfo) -> impl Iterator<Item = (Option<std::net::IpAddr>, u64)> {
-    trace.events.iter().filter_map(|event| {
-        let (_, rest) = event.activity.as_deref()?.split_once(" live rows and ")?;
-        Some((event.source, rest.split(' ').next()?.parse().ok()?))
-    })
 }
 
 fn table<'a>(statements: &Statements<'a>) -> Option<&'a str> {
