@@ -138,8 +138,10 @@ impl Layout {
     fn is_overprint(&mut self, glyph: &Glyph<'_>) -> bool {
         let Some(character) = glyph.text.chars().next().filter(|c| !c.is_whitespace()) else { return false };
         let unit = (glyph.size * OVERPRINT).max(f64::EPSILON);
-        // The conversion saturates, and positions far outside the page are equal.
-        #[expect(clippy::cast_possible_truncation)]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the conversion saturates, and positions far outside the page are equal"
+        )]
         let (x, y) = ((glyph.origin.x / unit).round() as i64, (glyph.origin.y / unit).round() as i64);
         let near = |step: i64| [step.saturating_sub(1), step, step.saturating_add(1)];
         let is_near =
