@@ -1,9 +1,11 @@
 //! A server on a free port, with real components except the model.
 
-use std::collections::VecDeque;
+mod client;
+mod scripted_model;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,14 +18,11 @@ use folio_history::job::JobLimits;
 use folio_index::{EmbeddedIndex, EmbeddedOptions};
 use folio_jobs::{JobControl, JobHints};
 use folio_knowledge::Knowledge;
-use folio_llm::{
-    Catalogue, EmbeddingRequest, Embeddings, ModelError, ModelEvent, ModelInfo, ModelKind, ModelReply, ModelRequest,
-    ModelStream, Models, RankedDocument, RawToolCall, RerankRequest, Reranking,
-};
+use folio_llm::Models;
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter};
 use folio_node::{DocumentImages, JobParts, Node, NodeParts, SharedTurnStores};
 use folio_operations::{Components, RunningExports};
-use folio_proto::{status, v1};
+use folio_proto::status;
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_quotas::{QuotaCache, Slots};
 use folio_resources::quota::Quotas;
@@ -42,189 +41,23 @@ use folio_tools::mcp::McpServers;
 use folio_tools::retrieval::NoRetriever;
 use folio_tools::sections::OutlineCache;
 use folio_types::access::Scope;
-use folio_types::message::{FinishReason, Usage};
-use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write};
 use folio_types::token::Token;
 use folio_types::{Environment, Error, OrgId, Role, Secret, SessionToken, System, UserId};
-use futures::StreamExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::service::Interceptor;
-use tonic::service::interceptor::InterceptedService;
+use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
 
-use crate::calls;
+pub(crate) use self::client::{Client, format};
+pub(crate) use self::scripted_model::{Answer, MODEL, Scripted};
 use crate::mcp_servers::StaticMcpServers;
-
-/// The name of the scripted model.
-pub(crate) const MODEL: &str = "test-model";
 
 /// The secret of a page that signs users in.
 pub(crate) const PAGE_SECRET: &str = "the secret of a page that signs users in";
-
-pub(crate) enum Answer {
-    Text(String),
-    Calls(Vec<(&'static str, serde_json::Value)>),
-    /// The model does not answer until the call is cancelled.
-    Hang,
-}
-
-/// A model whose answers a test scripts. It also serves the models that organizations configure.
-#[derive(Default)]
-pub(crate) struct Scripted {
-    answers: Mutex<VecDeque<Answer>>,
-    calls: Mutex<usize>,
-    /// The system message of the last call.
-    system: Mutex<String>,
-    /// Time from a call until its answer.
-    delay: Mutex<Duration>,
-    set: OnceLock<Providers>,
-}
-
-impl Scripted {
-    pub(crate) fn answer(&self, text: &str) {
-        self.next(Answer::Text(text.to_owned()));
-    }
-
-    pub(crate) fn next(&self, answer: Answer) {
-        self.answers.lock().unwrap().push_back(answer);
-    }
-
-    pub(crate) fn calls(&self) -> usize {
-        *self.calls.lock().unwrap()
-    }
-
-    /// Sets the time from a call until its answer, during which other requests arrive.
-    pub(crate) fn delay(&self, delay: Duration) {
-        *self.delay.lock().unwrap() = delay;
-    }
-
-    async fn wait(&self) {
-        let delay = *self.delay.lock().unwrap();
-        // The model works for this time.
-        tokio::time::sleep(delay).await;
-    }
-
-    pub(crate) fn last_system_message(&self) -> String {
-        self.system.lock().unwrap().clone()
-    }
-
-    fn reply(&self, request: ModelRequest) -> Result<Option<ModelReply>, ModelError> {
-        request.progress.set_sent(true);
-        *self.calls.lock().unwrap() += 1;
-        self.system.lock().unwrap().clone_from(&request.system);
-        let answer = self.answers.lock().unwrap().pop_front();
-        let (text, calls) = match answer.ok_or_else(|| ModelError::Failed("no answer is scripted".into()))? {
-            Answer::Hang => return Ok(None),
-            Answer::Text(text) => (text, Vec::new()),
-            Answer::Calls(calls) => (String::new(), calls),
-        };
-        let finish = if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
-        let call = |(name, arguments): (&str, serde_json::Value)| RawToolCall {
-            id: "call_0".into(),
-            name: name.into(),
-            arguments: arguments.to_string(),
-        };
-        Ok(Some(ModelReply {
-            model: request.model,
-            text,
-            calls: calls.into_iter().map(call).collect(),
-            finish: Some(finish),
-            usage: Usage { input_tokens: 10, output_tokens: 5, reported: true, model_calls: 1, ..Usage::default() },
-            ..ModelReply::default()
-        }))
-    }
-}
-
-#[async_trait]
-impl Models for Scripted {
-    async fn catalogue(&self, org: &OrgId) -> Result<Arc<Catalogue>, Error> {
-        let model = |name: &str, chat, prompts| ModelInfo {
-            name: name.to_owned(),
-            provider: "test".to_owned(),
-            options: ModelOptions {
-                context_tokens: 32_000,
-                max_output_tokens: 4_000,
-                chat,
-                prompts,
-                vision: name == MODEL,
-                input_price: Some(150_000),
-                output_price: Some(600_000),
-                ..ModelOptions::default()
-            },
-        };
-        let mut models =
-            vec![model(MODEL, true, true), model("chat-only", true, false), model("prompts-only", false, true)];
-        for (name, kind) in [("test-vectors", ModelKind::Embedding), ("test-rates", ModelKind::Rerank)] {
-            let mut model = model(name, false, false);
-            (model.options.kind, model.options.output_price) = (kind, None);
-            models.push(model);
-        }
-        let (mut vectors, mut rates, mut sees) = ("test-vectors".to_owned(), String::new(), String::new());
-        if let Some(set) = self.set.get() {
-            let set = set.catalogue(org).await?;
-            let set_models = set.list().iter().chain(set.retrieval_models());
-            models.extend(set_models.filter(|model| model.provider != PLATFORM).cloned());
-            if let Some(model) = set.embedding_model().filter(|model| model.provider != PLATFORM) {
-                vectors.clone_from(&model.name);
-            }
-            if let Some(model) = set.rerank_model().filter(|model| model.provider != PLATFORM) {
-                rates.clone_from(&model.name);
-            }
-            if let Some(model) = set.image_model().filter(|model| model.provider != PLATFORM) {
-                sees.clone_from(&model.name);
-            }
-        }
-        let catalogue = Catalogue::new(models, MODEL.to_owned(), Vec::new()).with_retrieval_models(vectors, rates);
-        Ok(Arc::new(catalogue.with_image_model(sees)))
-    }
-
-    async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        let Some(reply) = self.reply(request)? else { return Ok(futures::stream::pending().boxed()) };
-        self.wait().await;
-        let mut events = Vec::new();
-        if !reply.text.is_empty() {
-            events.push(Ok(ModelEvent::Text(reply.text.clone())));
-        }
-        events.push(Ok(ModelEvent::Done(Box::new(reply))));
-        Ok(futures::stream::iter(events).boxed())
-    }
-
-    async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
-        match self.reply(request)? {
-            Some(reply) => {
-                self.wait().await;
-                Ok(reply)
-            }
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Returns the same vector for each text.
-    async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings, ModelError> {
-        request.progress.set_sent(true);
-        let usage = Usage { input_tokens: 3, reported: true, model_calls: 1, ..Usage::default() };
-        Ok(Embeddings { vectors: vec![vec![1.0, 0.0]; request.texts.len()], usage })
-    }
-
-    /// Returns the documents in their order.
-    async fn rerank(&self, request: RerankRequest) -> Result<Reranking, ModelError> {
-        request.progress.set_sent(true);
-        let usage = Usage { input_tokens: 4, reported: true, model_calls: 1, ..Usage::default() };
-        let ranked = |index| RankedDocument { index, relevance: 0.5 };
-        let results = (0..request.documents.len().min(request.top_n)).map(ranked).collect();
-        Ok(Reranking { results, usage })
-    }
-}
-
-/// The platform's provider, whose models no test calls.
-const PLATFORM: &str = "openai";
 
 /// 32 bytes in Base64.
 const MASTER_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -599,167 +432,6 @@ impl Drop for Server {
 
 pub(crate) fn record(token: &Token, user: &UserId, role: Role) -> NewToken {
     NewToken::new(token, user.clone(), role, "test")
-}
-
-/// The headers of a caller.
-#[derive(Clone)]
-pub(crate) struct Bearer {
-    authorization: Option<MetadataValue<Ascii>>,
-    organization: Option<MetadataValue<Ascii>>,
-}
-
-impl Interceptor for Bearer {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        for (name, value) in [("authorization", &self.authorization), ("folio-organization", &self.organization)] {
-            if let Some(value) = value {
-                request.metadata_mut().insert(name, value.clone());
-            }
-        }
-        Ok(request)
-    }
-}
-
-pub(crate) type Authorized = InterceptedService<Channel, Bearer>;
-
-#[derive(Clone)]
-pub(crate) struct Client {
-    pub(crate) org: OrgId,
-    pub(crate) user: UserId,
-    pub(crate) channel: Channel,
-    bearer: Bearer,
-}
-
-macro_rules! services {
-    ($($name:ident: $module:ident :: $client:ident),+ $(,)?) => {
-        $(pub(crate) fn $name(&self) -> v1::$module::$client<Authorized> {
-            v1::$module::$client::new(self.authorized()).max_decoding_message_size(64 * 1024 * 1024)
-        })+
-    };
-}
-
-impl Client {
-    fn new(channel: Channel, org: OrgId, user: UserId, token: Option<&str>) -> Self {
-        let authorization = token.map(|token| format!("Bearer {token}").parse().unwrap());
-        Self { org, user, channel, bearer: Bearer { authorization, organization: None } }
-    }
-
-    /// Returns the same caller with another selected organization.
-    pub(crate) fn in_organization(&self, org: Option<&OrgId>) -> Self {
-        let mut client = self.clone();
-        client.bearer.organization = org.map(|org| org.as_str().parse().unwrap());
-        client
-    }
-
-    /// Returns the same caller on another connection.
-    pub(crate) fn on(&self, channel: Channel) -> Self {
-        Self { channel, ..self.clone() }
-    }
-
-    /// Returns the header `authorization` of the caller.
-    pub(crate) fn authorization(&self) -> Option<String> {
-        self.bearer.authorization.as_ref().map(|value| value.to_str().unwrap().to_owned())
-    }
-
-    /// Returns the header `folio-organization` of the caller.
-    pub(crate) fn organization(&self) -> Option<String> {
-        self.bearer.organization.as_ref().map(|value| value.to_str().unwrap().to_owned())
-    }
-
-    pub(crate) fn authorized(&self) -> Authorized {
-        InterceptedService::new(self.channel.clone(), self.bearer.clone())
-    }
-
-    services! {
-        conversations: conversation_service_client::ConversationServiceClient,
-        inbox: inbox_service_client::InboxServiceClient,
-        documents: document_service_client::DocumentServiceClient,
-        tags: tag_service_client::TagServiceClient,
-        audits: audit_service_client::AuditServiceClient,
-    }
-
-    /// Calls an operation by its name. Fields of the response that have their default value are absent.
-    pub(crate) async fn call(&self, name: &str, request: Value) -> Result<Value, Error> {
-        calls::call(self, calls::operation(name), &request).await
-    }
-
-    pub(crate) async fn call_ok(&self, name: &str, request: Value) -> Value {
-        self.call(name, request).await.unwrap_or_else(|error| panic!("{name}: {error}"))
-    }
-
-    pub(crate) async fn refusal(&self, name: &str, request: Value) -> Error {
-        self.call(name, request).await.expect_err(name)
-    }
-
-    /// Calls an operation with a stream of responses that succeeds, and returns all responses.
-    pub(crate) async fn stream(&self, name: &str, request: Value) -> Vec<Value> {
-        let responses = calls::call_fully(self, calls::operation(name), &request).await;
-        let mut responses = responses.unwrap_or_else(|error| panic!("{name}: {error}"));
-        std::mem::take(responses.as_array_mut().unwrap())
-    }
-
-    pub(crate) async fn upload(&self, name: &str, text: &str, request_id: &str) -> Result<v1::Document, Status> {
-        let description = v1::DocumentDescription {
-            name: name.into(),
-            request_id: request_id.into(),
-            size_bytes: text.len() as u64,
-            ..Default::default()
-        };
-        let parts = [
-            v1::upload_document_request::Part::Description(description),
-            v1::upload_document_request::Part::Chunk(text.as_bytes().to_vec()),
-        ];
-        let parts = parts.map(|part| v1::UploadDocumentRequest { part: Some(part) });
-        let answer = self.documents().upload_document(tokio_stream::iter(parts)).await?;
-        Ok(answer.into_inner().document.unwrap())
-    }
-
-    /// Uploads a text file and waits for its text.
-    pub(crate) async fn ready_document(&self, name: &str, text: &str) -> v1::Document {
-        let document = self.upload(name, text, "").await.unwrap();
-        folio_testkit::wait_for("the text of a document", Duration::from_secs(20), || async {
-            let request = v1::GetDocumentRequest { document_id: document.document_id.clone() };
-            let found = self.documents().get_document(request).await.unwrap().into_inner().document.unwrap();
-            (found.state() == v1::DocumentState::Ready).then_some(found)
-        })
-        .await
-    }
-
-    pub(crate) async fn tag(&self, name: &str) -> String {
-        id(self.call_ok("CreateTag", json!({"tag": {"name": name}})).await, "/tag/tag_id")
-    }
-
-    /// Creates a schema with one property.
-    pub(crate) async fn schema(&self, name: &str, property: &str) -> String {
-        let request = json!({"schema": {"name": name, "response_format_json": format(property)}});
-        id(self.call_ok("CreateSchema", request).await, "/schema/schema_id")
-    }
-
-    pub(crate) async fn prompt(&self, name: &str, schema: &str) -> String {
-        let request = json!({"prompt": {"name": name, "content": "Read the total.", "schema_revid": schema}});
-        id(self.call_ok("CreatePrompt", request).await, "/prompt/prompt_revid")
-    }
-}
-
-fn id(response: Value, pointer: &str) -> String {
-    response.pointer(pointer).unwrap().as_str().unwrap().to_owned()
-}
-
-/// A strict response format with one number.
-pub(crate) fn format(property: &str) -> String {
-    json!({
-        "type": "json_schema",
-        "json_schema": {
-            "name": "invoice",
-            "strict": true,
-            "schema": {
-                "type": "object",
-                "properties": { property: { "type": "number" } },
-                "required": [property],
-                "additionalProperties": false
-            }
-        }
-    })
-    .to_string()
 }
 
 /// Starts an endpoint whose list of models has one entry, `listed`; returns its URL.
