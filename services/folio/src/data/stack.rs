@@ -1,27 +1,29 @@
 //! `folio stack`.
 
-use std::path::{Path, PathBuf};
+mod columns;
+mod export;
+mod members;
+mod view;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use folio_proto::v1;
-use folio_resources::{ColumnType, NewColumn};
 use folio_types::StackId;
 use serde_json::{Map, Value, json};
 
-use super::export::{Destination, ExportFormat};
+pub(super) use self::columns::{COLUMNS_BYTES, column};
+use self::columns::{Columns, define};
+use self::export::{Export, download};
+use self::members::{Create, Members, change, make};
+pub(super) use self::view::{row, shown};
 use super::job::word;
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, job, parsed, present, read_text,
-    stack_agent, stack_changes, tag, time,
+    DataArguments, ItemArguments, ListArguments, collect, deleted, job, parsed, present, stack_agent, stack_changes,
 };
-use crate::client::{Client, answer, explain};
+use crate::client::{Client, answer};
 use crate::names::Choice;
 use crate::terminal::note;
 use crate::{documents, names};
-
-/// Maximum size of a file with columns, in bytes.
-pub(super) const COLUMNS_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -71,63 +73,6 @@ pub(crate) enum Command {
     Ask(Ask),
     /// Write the table as JSON, JSON lines, CSV or XLSX.
     Export(Export),
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Create {
-    /// The name.
-    name: String,
-    /// A text that describes the table to agents and people.
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
-    description: String,
-    /// A document, by id or name; may be given several times.
-    #[arg(long = "document", value_name = "DOCUMENT", conflicts_with_all = ["tags", "metadata"])]
-    documents: Vec<String>,
-    /// Documents with this tag, by id or name, also later ones; may be given several times.
-    #[arg(long = "tag", value_name = "TAG")]
-    tags: Vec<String>,
-    /// Documents whose entry KEY of the metadata is this text; may be given several times.
-    #[arg(long = "metadata", value_name = "KEY=TEXT", value_parser = super::document::entry)]
-    metadata: Vec<(String, String)>,
-    /// The model of the turns that fill rows [default: the default of the organization].
-    #[arg(long, default_value = "", hide_default_value = true)]
-    model: String,
-    /// Approve values with at least this confidence, from 0 to 1; the others wait for a decision.
-    #[arg(long, value_name = "CONFIDENCE")]
-    approve_from: Option<f64>,
-    /// Approve only values with a citation.
-    #[arg(long, requires = "approve_from")]
-    require_citation: bool,
-    /// Fill rows of new documents without a request.
-    #[arg(long)]
-    auto_fill: bool,
-    /// Credit that each automatic job may cost [default: no budget].
-    #[arg(long, value_name = "CREDITS", requires = "auto_fill")]
-    auto_fill_budget: Option<u64>,
-    #[command(flatten)]
-    data: DataArguments,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Members {
-    /// The stack, by id or name.
-    stack: String,
-    /// The documents, by id or name.
-    #[arg(value_name = "DOCUMENT", required = true)]
-    documents: Vec<String>,
-    #[command(flatten)]
-    data: DataArguments,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Columns {
-    /// The stack, by id or name.
-    stack: String,
-    /// A JSON array of objects with the members name, type (text, number, integer, boolean, date or enum), description, required,
-    /// unit and enum; - is standard input.
-    file: PathBuf,
-    #[command(flatten)]
-    data: DataArguments,
 }
 
 #[derive(Debug, clap::Args)]
@@ -222,23 +167,6 @@ pub(crate) struct Ask {
     approved: bool,
     #[command(flatten)]
     data: DataArguments,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Export {
-    /// The stack, by id or name.
-    stack: String,
-    /// Also write the state and the evidence of each cell.
-    #[arg(long)]
-    details: bool,
-    /// The format [default: that of the extension of the file, otherwise jsonl].
-    #[arg(long, value_enum)]
-    output: Option<ExportFormat>,
-    /// The file that the export is written to [default: standard output].
-    #[arg(long, value_name = "FILE")]
-    to: Option<PathBuf>,
-    #[command(flatten)]
-    stores: StoresArguments,
 }
 
 /// A function of an aggregate.
@@ -339,71 +267,11 @@ pub(super) async fn document_ids(client: &Client, documents: &[String]) -> Resul
     Ok(ids)
 }
 
-async fn make(client: &Client, create: &Create) -> Result<View> {
-    let has_rule = !create.tags.is_empty() || !create.metadata.is_empty();
-    let rule = v1::StackMemberRule {
-        tag_ids: tag::ids(client, &create.tags).await?,
-        metadata: create.metadata.iter().cloned().collect(),
-    };
-    let review_rule = create
-        .approve_from
-        .map(|min_confidence| v1::StackReviewRule { min_confidence, requires_citation: create.require_citation });
-    let stack = v1::Stack {
-        name: create.name.clone(),
-        description: create.description.clone(),
-        document_ids: document_ids(client, &create.documents).await?,
-        rule: has_rule.then_some(rule),
-        model: create.model.clone(),
-        review_rule,
-        auto_fill: create.auto_fill.then_some(v1::StackAutoFill { credit_budget: create.auto_fill_budget }),
-        ..v1::Stack::default()
-    };
-    let request = v1::CreateStackRequest { stack: Some(stack), ..Default::default() };
-    Ok(View::one(shown(&present(answer(client.stacks().create_stack(request)).await?.stack)?)))
-}
-
-async fn change(client: &Client, members: &Members, adds: bool) -> Result<View> {
-    let documents = document_ids(client, &members.documents).await?;
-    let (add_document_ids, remove_document_ids) = if adds { (documents, Vec::new()) } else { (Vec::new(), documents) };
-    let stack_id = id(client, &members.stack, names::choose).await?;
-    let request = v1::UpdateStackRequest {
-        stack: Some(v1::Stack { stack_id, ..v1::Stack::default() }),
-        add_document_ids,
-        remove_document_ids,
-        ..Default::default()
-    };
-    Ok(View::one(shown(&present(answer(client.stacks().update_stack(request)).await?.stack)?)))
-}
-
 async fn remove(client: &Client, what: &str) -> Result<View> {
     let stack_id = id(client, what, names::choose_only).await?;
     let request = v1::DeleteStackRequest { stack_id: stack_id.clone(), ..Default::default() };
     answer(client.stacks().delete_stack(request)).await?;
     Ok(deleted(&stack_id))
-}
-
-async fn define(client: &Client, columns: &Columns) -> Result<View> {
-    let text = read_text(&columns.file, COLUMNS_BYTES)?;
-    let stack_id = id(client, &columns.stack, names::choose).await?;
-    let request = v1::DefineStackColumnsRequest { stack_id, columns: column_definitions(&text)?, ..Default::default() };
-    Ok(View::one(shown(&present(answer(client.stacks().define_stack_columns(request)).await?.stack)?)))
-}
-
-fn column_definitions(text: &str) -> Result<Vec<v1::StackColumn>> {
-    let columns: Vec<NewColumn> = serde_json::from_str(text).context("the columns are invalid")?;
-    Ok(columns.into_iter().map(column).collect())
-}
-
-pub(super) fn column(column: NewColumn) -> v1::StackColumn {
-    v1::StackColumn {
-        name: column.name,
-        r#type: v1::StackColumnType::from(column.kind).into(),
-        description: column.description,
-        required: column.required,
-        unit: column.unit.unwrap_or_default(),
-        enum_values: column.values,
-        revision: 0,
-    }
 }
 
 async fn start(client: &Client, fill: &Fill) -> Result<View> {
@@ -519,72 +387,10 @@ fn label(function: Function, column: &str) -> String {
     if column.is_empty() { function } else { format!("{function}:{column}") }
 }
 
-async fn download(client: &Client, export: &Export) -> Result<()> {
-    let to = export.to.as_deref();
-    let named = to.map(ExportFormat::of_file).transpose()?.flatten();
-    let format = export.output.or(named).unwrap_or(ExportFormat::Jsonl);
-    super::export::check(Some(format), to)?;
-    let request = v1::ExportTableRequest {
-        stack_id: id(client, &export.stack, names::choose).await?,
-        format: v1::ExportFormat::from(format).into(),
-        include_details: export.details,
-    };
-    write(client, request, to).await
-}
-
-async fn write(client: &Client, request: v1::ExportTableRequest, to: Option<&Path>) -> Result<()> {
-    let mut destination = Destination::open(to)?;
-    let mut chunks = answer(client.stacks().export_table(request)).await?;
-    while let Some(part) = chunks.message().await.map_err(|status| explain(&status))? {
-        destination.write(&part.chunk)?;
-    }
-    destination.finish()
-}
-
-pub(super) fn shown(stack: &v1::Stack) -> Value {
-    let column = |column: &v1::StackColumn| {
-        json!({
-            "name": column.name, "type": type_name(column.r#type()), "description": column.description,
-            "required": column.required, "unit": column.unit, "enum": column.enum_values,
-        })
-    };
-    let members = match &stack.rule {
-        Some(rule) => json!({ "tag_ids": rule.tag_ids, "metadata": rule.metadata }),
-        None => json!({ "documents": stack.document_count }),
-    };
-    json!({
-        "stack_id": stack.stack_id, "name": stack.name, "description": stack.description, "members": members,
-        "columns": stack.columns.iter().map(column).collect::<Vec<_>>(), "model": stack.model,
-        "auto_fill": stack.auto_fill.is_some(), "min_confidence": stack.review_rule.as_ref().map(|rule| rule.min_confidence),
-        "complete_time": time(stack.complete_time.as_ref()), "created_by": stack.created_by,
-        "create_time": time(stack.create_time.as_ref()), "update_time": time(stack.update_time.as_ref()),
-        "etag": stack.etag,
-    })
-}
-
-fn type_name(kind: v1::StackColumnType) -> &'static str {
-    ColumnType::try_from(kind).map_or("", ColumnType::as_str)
-}
-
-pub(super) fn row(row: &v1::StackRow) -> Value {
-    let value = |cell: &v1::StackCell| {
-        let value = cell.value_json.as_deref().map_or(Value::Null, parsed);
-        (cell.column.clone(), value)
-    };
-    let state = |cell: &v1::StackCell| {
-        (cell.column.clone(), Value::from(word(cell.state().as_str_name(), "STACK_CELL_STATE_")))
-    };
-    json!({
-        "stack_row_id": row.stack_row_id, "document_id": row.document_id, "document": row.document_name,
-        "values": row.cells.iter().map(value).collect::<Map<_, _>>(),
-        "states": row.cells.iter().map(state).collect::<Map<_, _>>(), "missing_columns": row.missing_columns,
-        "waiting": row.cells.iter().filter(|cell| cell.waiting).count(),
-        "update_time": time(row.update_time.as_ref()), "etag": row.etag,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::columns::column_definitions;
+    use super::view::type_name;
     use super::*;
 
     #[test]
