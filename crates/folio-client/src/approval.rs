@@ -39,7 +39,7 @@ pub enum Decision {
     ApproveEdited(Value),
     /// Does not run the call. The model receives the reason.
     Reject(String),
-    /// Leaves the decision to another user. No call of the round runs before each call that needs a decision has one.
+    /// Leaves the decision to another user. No call of the round runs until every call that needs a decision has one.
     Leave,
 }
 

@@ -1,5 +1,5 @@
-//! Ids of the elements of a document's text. An id names the document and the generation of the text, so that it is stable until the
-//! text is extracted again and is then refused instead of naming another element.
+//! Ids of the elements of a document's text. An id contains the document and the generation of the text. After the text is extracted
+//! again, the id is refused, so that it never names another element.
 //!
 //! | element | id |
 //! |---|---|

@@ -28,7 +28,7 @@ pub struct Section {
     /// The title of the heading. Empty: the section has no heading.
     pub title: String,
     pub start: TextPosition,
-    /// The start of the next section, whatever its level is. None: the section ends with the document.
+    /// The start of the next section of any level. None: the section ends with the document.
     pub own_end: Option<TextPosition>,
     /// The start of the next section that this section does not contain. None: the section ends with the document.
     pub end: Option<TextPosition>,
@@ -96,7 +96,7 @@ impl Outline {
         self.sections.get(after.saturating_sub(1))
     }
 
-    /// Returns about the memory that the outline uses, in bytes.
+    /// Returns the approximate memory of the outline, in bytes.
     pub fn memory(&self) -> usize {
         self.sections.iter().map(|section| size_of::<Section>() + section.title.len()).sum()
     }

@@ -7,8 +7,8 @@ use folio_types::{BudgetPart, Result};
 use crate::tool::ToolResources;
 
 /// Gives an item its part of the job's credit budget: the rest divided by the number of open items without a part. An item keeps
-/// its part until it ends. An ended item has its part if its node died in the last attempt, or if the part could not be returned;
-/// it returns the part first. None: the job has no budget.
+/// its part until it ends. An ended item still has its part if its node died in the last attempt, or if the return of the part
+/// failed; such parts are returned before the division. None: the job has no budget.
 ///
 /// # Errors
 /// `STORE_UNAVAILABLE`: the call can be repeated.
@@ -20,8 +20,8 @@ pub async fn part_of_item(resources: &ToolResources, job: &JobHeader, item: u32)
     Ok(Some(part))
 }
 
-/// Returns the part of an ended job, with those of its items, to the budget of the turn that created the job. If the job is the
-/// root, those of its items return to it.
+/// Returns the credit of an ended job that is not used: the parts of the items return to the budget of the job, and if a turn
+/// created the job, all of the job's part returns to the budget of the turn.
 ///
 /// # Errors
 /// `STORE_UNAVAILABLE`: the call can be repeated.
@@ -32,7 +32,7 @@ pub async fn return_parts(resources: &ToolResources, job: &JobHeader) -> Result<
     }
 }
 
-/// Returns true if an item has ended. All items of the pages before the current one have.
+/// Returns true if an item has ended. All items of the pages before the current page have ended.
 fn has_ended(job: &JobHeader, item: u32) -> bool {
     let found = job.index_of(item).and_then(|index| job.items.get(index));
     item <= job.items_before() || found.is_some_and(JobItem::has_ended)

@@ -65,7 +65,7 @@ async fn id_of(client: &Client, what: &str) -> Result<String> {
     Ok(documents::find(client, what, names::choose).await?.document_id)
 }
 
-/// Returns the sections of a document. The titles of a table are indented by their levels.
+/// Returns the sections of a document. A title in the table is indented by its level.
 pub(super) async fn outline(client: &Client, what: &str) -> Result<View> {
     let document_id = id_of(client, what).await?;
     let (mut rows, mut from_page) = (Vec::new(), 1);
@@ -87,7 +87,7 @@ fn section_row(section: &v1::DocumentSection) -> Value {
     })
 }
 
-/// Prints the text of a section. Without a maximum number of tokens, the rest of a text that was cut is read, too.
+/// Prints the text of a section. Without a maximum number of tokens, the command also reads the parts after a cut.
 async fn section(client: &Client, section_id: &str, tokens: Option<u32>) -> Result<View> {
     let (mut pages, mut next) = (Vec::<Value>::new(), section_id.to_owned());
     let mut text = String::new();
