@@ -45,7 +45,7 @@ async fn create_organization(stores: &Stores, org: &OrgId, name: &str) {
     stores.of::<Organization>().decide(org, write).await.expect("the organization is changed");
 }
 
-/// Returns the change after which no document is ingested by itself.
+/// Returns the change after which documents are ingested on request only.
 fn without_ingestion() -> OrganizationChange {
     OrganizationChange::Update {
         name: None,

@@ -4,7 +4,7 @@ named_enum! {
     /// The steps of the ingestion of a document.
     #[derive(Default)]
     pub enum IngestionMode {
-        /// No document is ingested by itself.
+        /// Documents are ingested on request only.
         Off = "off",
         /// Everything that needs no agent: sections, chunks, dictionary entries, vectors, index.
         #[default]

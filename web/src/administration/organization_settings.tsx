@@ -12,7 +12,7 @@ const RETENTION_DAYS_MAX = 3_650;
 const TAG_BATCH_MAX = 1_000;
 const { UNSPECIFIED, OFF, INDEX, FAST, AGENTIC } = v1.IngestionMode;
 const INGESTION_MODES = [
-  { value: OFF, label: "off", description: "No document is ingested by itself, so that searches do not find new ones." },
+  { value: OFF, label: "off", description: "Documents are ingested on request only, so that searches do not find new ones." },
   { value: INDEX, label: "index", description: "Sections, passages, terms, vectors and the index, without a chat model." },
   { value: FAST, label: "fast", description: "As index, with a summary of each section by a model, which costs credit." },
   { value: AGENTIC, label: "agentic", description: "Agents decide about the steps, which costs more credit." },

@@ -69,7 +69,7 @@ enum Switch {
 pub(crate) struct ColumnChange {
     /// The stack, by id or name.
     stack: String,
-    /// The present name of the column.
+    /// The current name of the column.
     column: String,
     /// A JSON object with the whole definition, as in the file of `folio stack columns`; - is standard input.
     file: PathBuf,
