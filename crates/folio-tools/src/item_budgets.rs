@@ -20,8 +20,8 @@ pub async fn part_of_item(resources: &ToolResources, job: &JobHeader, item: u32)
     Ok(Some(part))
 }
 
-/// Returns the credit of an ended job that is not used: the parts of the items return to the budget of the job, and if a turn
-/// created the job, all of the job's part returns to the budget of the turn.
+/// Returns the part of an ended job, with those of its items, to the budget of the turn that created the job. If the job is the
+/// root, those of its items return to it.
 ///
 /// # Errors
 /// `STORE_UNAVAILABLE`: the call can be repeated.

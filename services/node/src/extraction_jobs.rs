@@ -16,18 +16,18 @@ use crate::agent_jobs::AgentRuns;
 
 pub(crate) struct ExtractionJobs {
     pub(crate) resources: ToolResources,
-    /// Runs prompts by the extraction agent.
+    /// Runs the prompts that the agent runs.
     pub(crate) agent: Arc<AgentRuns>,
 }
 
 impl ExtractionJobs {
-    /// Returns the item's part of the job's credit budget, which it reserves if it is not reserved. None: the job has no budget.
+    /// Gives an item its part of the job's credit budget. None: the job has no budget.
     async fn part_of(&self, task: &ItemTask) -> Result<Option<BudgetPart>> {
         let (job, org) = (&task.job, &task.principal.org);
         if job.budget_part().is_some()
             && let Some(call) = job.read_input::<JobInput>()?.call
         {
-            // Until the call that created the job has succeeded, the job may not have its part.
+            // Before the call succeeded, the job may not have received its part.
             check_succeeded(&self.resources, org, &job.id, &call).await?;
         }
         part_of_item(&self.resources, job, task.run.item).await
@@ -80,18 +80,18 @@ impl JobKind for ExtractionJobs {
             Ok(ItemProgress::Agent(extraction, input)) => self.agent.run(&task, &extraction, &input).await,
             Err(error) => Err(error),
         };
-        // An item that is attempted again keeps its part: a waiting or interrupted turn of the agent continues with it.
+        // The turn of a run that waits or is interrupted continues with the part, also outside of an attempt.
         let is_attempted_again = outcome.as_ref().is_err_and(|error| !task.is_last_attempt(error));
         let returned = match budget.filter(|_| !is_attempted_again) {
             Some(budget) => budget.take_back().await,
             None => Ok(()),
         };
-        // If the return fails, the item fails: its next attempt finds the extraction and returns the part.
+        // If the part was not returned, the next attempt finds the extraction and returns the part.
         outcome.and_then(|outcome| returned.map(|()| outcome))
     }
 
-    /// Ends the runs of the agent that the items left open, and returns unused credit: the parts of the items to the budget of
-    /// the job, or, if a turn created the job, the whole part of the job to the budget of the turn.
+    /// Ends the runs of the agent that the items left open. The part of an ended job, with those of its items, returns to the
+    /// budget of the turn that created the job; if the job is the root, those of its items return to it.
     async fn end_job(&self, job: &JobHeader) -> Result<()> {
         self.end_runs(job).await?;
         return_parts(&self.resources, job).await
