@@ -1,24 +1,26 @@
 //! `folio stack`.
 
 mod columns;
+mod conflicts;
 mod export;
 mod members;
-mod view;
 
 use anyhow::Result;
 use folio_proto::v1;
+use folio_resources::ColumnType;
 use folio_types::StackId;
 use serde_json::{Map, Value, json};
 
 pub(super) use self::columns::{COLUMNS_BYTES, column};
 use self::columns::{Columns, define};
+use self::conflicts::{Conflicts, compare};
 use self::export::{Export, download};
 use self::members::{Create, Members, change, make};
-pub(super) use self::view::{row, shown};
 use super::job::word;
 use super::output::View;
 use super::{
     DataArguments, ItemArguments, ListArguments, collect, deleted, job, parsed, present, stack_agent, stack_changes,
+    time,
 };
 use crate::client::{Client, answer};
 use crate::names::Choice;
@@ -133,20 +135,6 @@ pub(crate) struct Review {
     #[command(flatten)]
     row: Row,
     /// The columns [default: those whose cells wait for a decision].
-    columns: Vec<String>,
-    #[command(flatten)]
-    data: DataArguments,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Conflicts {
-    /// The stack, by id or name.
-    stack: String,
-    /// A column whose values identify a subject; may be given several times.
-    #[arg(long = "key", value_name = "COLUMN", required = true)]
-    keys: Vec<String>,
-    /// A column whose values are compared; may be given several times [default: all other columns].
-    #[arg(long = "column", value_name = "COLUMN")]
     columns: Vec<String>,
     #[command(flatten)]
     data: DataArguments,
@@ -335,26 +323,6 @@ async fn decide(client: &Client, review: &Review, decision: v1::FieldDecision) -
     Ok(View::one(row(&present(answer(client.stacks().review_stack_cells(request)).await?.row)?)))
 }
 
-async fn compare(client: &Client, conflicts: &Conflicts) -> Result<View> {
-    let request = v1::GetStackConflictsRequest {
-        stack_id: id(client, &conflicts.stack, names::choose).await?,
-        key_columns: conflicts.keys.clone(),
-        columns: conflicts.columns.clone(),
-    };
-    let found = answer(client.stacks().get_stack_conflicts(request)).await?;
-    if usize::try_from(found.total_count)? > found.conflicts.len() {
-        note(&format!("only the first of {} conflicts are listed", found.total_count));
-    }
-    let shown = |conflict: &v1::StackConflict| {
-        let value = |value: &v1::StackConflictValue| json!({ "value": value.value, "documents": value.document_count, "document_ids": value.document_ids });
-        json!({
-            "key": conflict.key, "column": conflict.column,
-            "values": conflict.values.iter().map(value).collect::<Vec<_>>(),
-        })
-    };
-    Ok(View::list(["key", "column", "values"], found.conflicts.iter().map(shown).collect()))
-}
-
 async fn compute(client: &Client, ask: &Ask) -> Result<View> {
     let aggregates = ask.aggregates.iter().map(|(function, column)| v1::TableAggregate {
         function: v1::TableFunction::from(*function).into(),
@@ -387,10 +355,51 @@ fn label(function: Function, column: &str) -> String {
     if column.is_empty() { function } else { format!("{function}:{column}") }
 }
 
+pub(super) fn shown(stack: &v1::Stack) -> Value {
+    let column = |column: &v1::StackColumn| {
+        json!({
+            "name": column.name, "type": type_name(column.r#type()), "description": column.description,
+            "required": column.required, "unit": column.unit, "enum": column.enum_values,
+        })
+    };
+    let members = match &stack.rule {
+        Some(rule) => json!({ "tag_ids": rule.tag_ids, "metadata": rule.metadata }),
+        None => json!({ "documents": stack.document_count }),
+    };
+    json!({
+        "stack_id": stack.stack_id, "name": stack.name, "description": stack.description, "members": members,
+        "columns": stack.columns.iter().map(column).collect::<Vec<_>>(), "model": stack.model,
+        "auto_fill": stack.auto_fill.is_some(), "min_confidence": stack.review_rule.as_ref().map(|rule| rule.min_confidence),
+        "complete_time": time(stack.complete_time.as_ref()), "created_by": stack.created_by,
+        "create_time": time(stack.create_time.as_ref()), "update_time": time(stack.update_time.as_ref()),
+        "etag": stack.etag,
+    })
+}
+
+fn type_name(kind: v1::StackColumnType) -> &'static str {
+    ColumnType::try_from(kind).map_or("", ColumnType::as_str)
+}
+
+pub(super) fn row(row: &v1::StackRow) -> Value {
+    let value = |cell: &v1::StackCell| {
+        let value = cell.value_json.as_deref().map_or(Value::Null, parsed);
+        (cell.column.clone(), value)
+    };
+    let state = |cell: &v1::StackCell| {
+        (cell.column.clone(), Value::from(word(cell.state().as_str_name(), "STACK_CELL_STATE_")))
+    };
+    json!({
+        "stack_row_id": row.stack_row_id, "document_id": row.document_id, "document": row.document_name,
+        "values": row.cells.iter().map(value).collect::<Map<_, _>>(),
+        "states": row.cells.iter().map(state).collect::<Map<_, _>>(), "missing_columns": row.missing_columns,
+        "waiting": row.cells.iter().filter(|cell| cell.waiting).count(),
+        "update_time": time(row.update_time.as_ref()), "etag": row.etag,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::columns::column_definitions;
-    use super::view::type_name;
     use super::*;
 
     #[test]

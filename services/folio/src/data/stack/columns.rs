@@ -8,8 +8,7 @@ use folio_resources::NewColumn;
 
 use super::super::output::View;
 use super::super::{DataArguments, present, read_text};
-use super::id;
-use super::view::shown;
+use super::{id, shown};
 use crate::client::{Client, answer};
 use crate::names;
 

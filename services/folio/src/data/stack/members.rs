@@ -5,8 +5,7 @@ use folio_proto::v1;
 
 use super::super::output::View;
 use super::super::{DataArguments, present, tag};
-use super::view::shown;
-use super::{document_ids, id};
+use super::{document_ids, id, shown};
 use crate::client::{Client, answer};
 use crate::{documents, names};
 
