@@ -10,7 +10,7 @@ use folio_types::access::Principal;
 use folio_types::op::OpKey;
 use folio_types::profile::Subject;
 use folio_types::{
-    BudgetPart, DocumentId, Error, Incarnation, JobId, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId,
+    BudgetPart, Digest, DocumentId, Error, Incarnation, JobId, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId,
     UnknownFields, UserId,
 };
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::command::ChatCommand;
 use crate::journal::{Entry, WorkingState};
 use crate::task::{TaskOrigin, ThreadTask};
-pub use crate::thread_append::{Append, Appended, Fence, HeaderChange, JournalSize, RequestRow};
+pub use crate::thread_append::{Append, Appended, Fence, HeaderChange, JournalSize};
 
 /// Returns the id of the thread that a chat without a thread starts. The id is derived from the request, so that every
 /// gateway and node derives the same id. The order of documents does not matter.
@@ -394,6 +394,16 @@ pub enum Phase {
     AwaitingChildren,
     /// The turn is ending.
     Closing,
+}
+
+/// Idempotency record of a request on a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestRow {
+    pub request: RequestId,
+    /// Number of the turn, from 1. 0: the request created or renamed the thread.
+    pub turn: u32,
+    /// Digest of the request's content.
+    pub digest: Digest,
 }
 
 /// A row of the index of open turns. It is stored before the append that opens, resumes or takes over a turn. A process

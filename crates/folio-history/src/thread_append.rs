@@ -1,10 +1,10 @@
 //! Appends to a thread: the fence, the change of the header, and the answer of the store.
 
-use folio_types::{Digest, Incarnation, RequestId, Timestamp};
+use folio_types::{Incarnation, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{Entry, WorkingState};
-use crate::thread::{OpenTurn, OpenTurnRow, ThreadHeader};
+use crate::thread::{OpenTurn, OpenTurnRow, RequestRow, ThreadHeader};
 
 /// The condition of an append: the header must have exactly this epoch and version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -87,16 +87,6 @@ impl HeaderChange {
 pub struct JournalSize {
     pub entries: u64,
     pub bytes: u64,
-}
-
-/// Idempotency record of a request on a thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RequestRow {
-    pub request: RequestId,
-    /// Number of the turn, from 1. 0: the request created or renamed the thread.
-    pub turn: u32,
-    /// Digest of the request's content.
-    pub digest: Digest,
 }
 
 /// The store's answer to an append. An unknown outcome is an `Err`.
