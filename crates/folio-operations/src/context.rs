@@ -1,39 +1,39 @@
 //! The components that operations run on, the executor, and the context of one operation.
 
-mod permits;
+mod components;
+mod perform;
 mod resources;
 mod subscriptions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use folio_accounts::Accounts;
 use folio_documents::{CleanupHandle, PageBookmark, Uploader};
-use folio_history::peer::{ConversationPeer, SharedPeer};
+use folio_history::peer::ConversationPeer;
 use folio_jobs::JobControl;
-use folio_knowledge::Knowledge;
-use folio_llm::{Catalogue, Models};
-use folio_metering::{CreditMeter, SharedMeter};
-use folio_permits::{Amount, Permit, Permits};
+use folio_llm::Catalogue;
+use folio_metering::CreditMeter;
+use folio_permits::{Amount, Bounds, Permit, Permits};
 use folio_providers::Providers;
 use folio_resources::quota::Quotas;
 use folio_resources::{DictionaryQuestion, Document, Proposal};
 use folio_storage::{NodeStore, SharedTurnStore, Stores};
+use folio_tools::ToolResources;
 use folio_tools::images::NoImages;
 use folio_tools::ingestion::NoPassages;
 use folio_tools::mcp::McpServers;
 use folio_tools::sections::OutlineCache;
-use folio_tools::{ToolResources, extraction};
 use folio_types::op::OpKey;
 use folio_types::{DocumentId, Environment, Error, ExtractionId, OrgId, Principal, Reason, Result};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-pub use self::permits::RunningExports;
-pub(crate) use self::permits::poll_permit;
-use self::permits::{CHANGES, JOURNALS, MODEL_ENDPOINT_CHANGES, SORTED_LISTS, STREAM_POLLS, USAGES, permit};
-use crate::audit::AuditedChange;
+pub use self::components::Components;
+use self::perform::perform;
 use crate::caller::Caller;
-use crate::declaration::{Access, Audit, Idempotency, Quota};
+use crate::declaration::{Access, Audit, Quota};
 use crate::document_watch::DocumentState;
 use crate::followed_list::FollowedList;
 use crate::operation::{Call, Operation};
@@ -44,42 +44,48 @@ use crate::shared_poller::SharedPollers;
 use crate::single_flight::SingleFlight;
 use crate::stack_rows::PendingCellReview;
 
-#[derive(Clone)]
-pub struct Components {
-    pub stores: Stores,
-    /// Reaches the conversations of all nodes.
-    pub conversations: SharedPeer,
-    /// The open turns, as their owners published them.
-    pub open_turns: Arc<dyn SharedTurnStore>,
-    /// The membership in the store of `open_turns`. None: no other process uses the store.
-    pub nodes: Option<Arc<dyn NodeStore>>,
-    pub models: Arc<dyn Models>,
-    /// Providers that organizations configure.
-    pub providers: Providers,
-    /// Calls the MCP servers of organizations.
-    pub mcp: Arc<dyn McpServers>,
-    /// Counts and charges model calls.
-    pub meter: SharedMeter,
-    /// Balances and grants.
-    pub credit: CreditMeter,
-    pub environment: Arc<dyn Environment>,
-    /// Bounds of extractions.
-    pub extraction: extraction::Options,
-    /// The passages of documents and their index. None: this process has no index.
-    pub knowledge: Option<Knowledge>,
-    /// The jobs of all nodes.
-    pub jobs: JobControl,
-    pub uploader: Uploader,
-    pub exports: RunningExports,
-    /// Starts the clean-up after a deletion.
-    pub clean_up: CleanupHandle,
-    /// Passwords of users. None: the installation has no users that sign in.
-    pub accounts: Option<Accounts>,
-    /// The quotas of organizations that have no quotas of their own.
-    pub quotas: Quotas,
-    /// The tasks that outlive a dropped call; the drain waits for them.
-    pub tasks: TaskTracker,
+/// Maximum number of administrative changes in progress, including those whose caller has disconnected: in total, and
+/// per organization.
+const CHANGES: (usize, usize) = (256, 16);
+/// Maximum number of changes in progress that call a model endpoint: in total, and per organization.
+const MODEL_ENDPOINT_CHANGES: (usize, usize) = (64, 2);
+/// Bounds of the journals that are read whole at a time, because each one needs up to 32 MiB of memory. Callers beyond
+/// the bounds wait; the organizations take turns.
+const JOURNALS: Bounds = Bounds { total: Amount::permits(6), per_key: Amount::permits(2), waiters: 256 };
+/// Bounds of the requests that add up model calls at a time.
+const USAGES: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(1), waiters: 256 };
+/// Bounds of the lists that are sorted in memory at a time, because each one reads up to 10,000 items.
+const SORTED_LISTS: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(2), waiters: 256 };
+/// Bounds of the exports with tables at a time, because each one needs up to 512 MiB of the temporary folder.
+const EXPORTS: Bounds = Bounds { total: Amount::permits(4), per_key: Amount::permits(1), waiters: 256 };
+
+/// Bounds of the polls at a time for streams of documents and jobs, and of the reads of pending turns for streams. An
+/// organization may have thousands of streams. Polls beyond the bounds wait; the organizations take turns.
+const STREAM_POLLS: Bounds = Bounds { total: Amount::permits(32), per_key: Amount::permits(2), waiters: 65_536 };
+
+/// The exports with tables that this process runs. Clones share the set.
+#[derive(Debug, Clone)]
+pub struct RunningExports(Permits<OrgId>);
+
+impl Default for RunningExports {
+    fn default() -> Self {
+        Self(Permits::new(EXPORTS))
+    }
 }
+
+impl RunningExports {
+    pub fn count(&self) -> usize {
+        self.0.load().permits
+    }
+}
+
+/// Maximum time for which a caller waits for a permit to read a journal, to add up model calls, to sort a list, or to export
+/// tables.
+const READ_WAIT: Duration = Duration::from_secs(10);
+/// Maximum time for which a poll for a stream waits for a permit.
+const POLL_WAIT: Duration = Duration::from_secs(300);
+/// Delay after which a caller that got no permit may retry.
+const RETRY_SOON: Duration = Duration::from_millis(500);
 
 /// Runs operations. Cheap to clone.
 #[derive(Clone)]
@@ -184,41 +190,19 @@ impl Operations {
     }
 }
 
-/// Runs an authorized operation. Writes the audit entries and the record of the outcome that its declaration requires.
-async fn perform<O: Operation>(operation: O, context: Context) -> Result<O::Output> {
-    let (declaration, request, stores) = (&O::DECLARATION, &context.request, context.stores());
-    let record = match declaration.audit {
-        Audit::Unrecorded | Audit::ByOperation => None,
-        Audit::Recorded => Some(operation.audit(&context).await?),
-    };
-    let records_outcome = declaration.idempotency == Idempotency::Outcome && request.is_repeatable();
-    // A request that is repeated while the first one runs waits for its outcome.
-    let key = (context.principal().org.clone(), request.key());
-    let _guard = if records_outcome { Some(context.operations.inner.requests.acquire(&key).await) } else { None };
-    if records_outcome && let Some(outcome) = request.begin(stores, declaration.name).await? {
-        return operation.replay(&context, outcome).await;
-    }
-    let run = Box::pin(operation.run(&context));
-    let output = match record {
-        None => run.await?,
-        Some(record) => {
-            let change = AuditedChange::new(declaration, &context);
-            change.run(stores.audit.as_ref(), context.environment(), record, run).await?
-        }
-    };
-    if records_outcome {
-        let outcome = O::to_outcome(&output);
-        debug_assert!(outcome.is_ok(), "{} declares an outcome and has none", declaration.name);
-        let recorded = match outcome {
-            Ok(outcome) => request.complete(stores, &outcome).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = recorded {
-            let operation = declaration.name;
-            tracing::warn!(operation, %error, "the outcome of a request is not recorded; a repeated request runs the operation again");
-        }
-    }
-    Ok(output)
+fn permit(permits: &Permits<OrgId>, principal: &Principal) -> Result<Permit<OrgId>> {
+    permits.try_acquire(&principal.counted_as(), 0).map_err(|_| {
+        let message = "too many administrative changes are in progress, of the organization or in total";
+        Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_SOON)
+    })
+}
+
+/// Waits for a permit of an organization to poll for a stream. Error: `OVERLOADED`.
+pub(crate) async fn poll_permit(polls: &Permits<OrgId>, org: &OrgId) -> Result<Permit<OrgId>> {
+    polls.acquire(org, 1, Instant::now() + POLL_WAIT).await.map_err(|_| {
+        let message = "too many streams, of the organization or in total";
+        Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_SOON)
+    })
 }
 
 #[derive(Clone)]
@@ -376,6 +360,39 @@ impl Context {
         &self.operations.inner.extractions
     }
 
+    /// Returns a permit of the caller's organization to call a model endpoint as part of an administrative change.
+    /// Error: `OVERLOADED`.
+    pub fn model_endpoint_permit(&self) -> Result<Permit<OrgId>> {
+        permit(&self.operations.inner.model_endpoint_changes, self.principal())
+    }
+
+    /// Waits for a permit of the caller's organization to read a whole journal. Error: `OVERLOADED`.
+    pub(crate) async fn journal_permit(&self) -> Result<Permit<OrgId>> {
+        self.read_permit(&self.operations.inner.journals, "threads are read with a filter").await
+    }
+
+    /// Waits for a permit of the caller's organization to add up model calls. Error: `OVERLOADED`.
+    pub(crate) async fn usage_permit(&self) -> Result<Permit<OrgId>> {
+        self.read_permit(&self.operations.inner.usages, "requests add up model calls").await
+    }
+
+    /// Waits for a permit of the caller's organization to sort a list in memory. Error: `OVERLOADED`.
+    pub(crate) async fn sorted_list_permit(&self) -> Result<Permit<OrgId>> {
+        self.read_permit(&self.operations.inner.sorted_lists, "lists are sorted").await
+    }
+
+    /// Waits for a permit of the caller's organization to export tables. Error: `OVERLOADED`.
+    pub(crate) async fn export_permit(&self) -> Result<Permit<OrgId>> {
+        self.read_permit(&self.components().exports.0, "exports of tables run").await
+    }
+
+    async fn read_permit(&self, permits: &Permits<OrgId>, what: &str) -> Result<Permit<OrgId>> {
+        permits.acquire(&self.principal().org, 1, Instant::now() + READ_WAIT).await.map_err(|_| {
+            let message = format!("too many {what}, of the organization or in total");
+            Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_SOON)
+        })
+    }
+
     /// The resources that the extraction engine requires. Their meter counts model calls.
     ///
     /// # Errors
@@ -404,5 +421,30 @@ impl Context {
             images: Arc::new(NoImages),
             tasks: components.tasks.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn invariant_10_polls_for_the_streams_of_one_organization_leave_permits_for_others() {
+        let (polls, loud, quiet) = (Permits::new(STREAM_POLLS), OrgId::derive(&["loud"]), OrgId::derive(&["quiet"]));
+        let active = [poll_permit(&polls, &loud).await.unwrap(), poll_permit(&polls, &loud).await.unwrap()];
+        let mut third = std::pin::pin!(poll_permit(&polls, &loud));
+        assert!(futures::poll!(&mut third).is_pending());
+        drop(poll_permit(&polls, &quiet).await.unwrap());
+        drop(active);
+        drop(third.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn the_exports_that_run_are_counted() {
+        let (exports, org) = (RunningExports::default(), OrgId::derive(&["org"]));
+        let permit = exports.0.acquire(&org, 1, Instant::now() + READ_WAIT).await.unwrap();
+        assert_eq!(exports.clone().count(), 1);
+        drop(permit);
+        assert_eq!(exports.count(), 0);
     }
 }
