@@ -1,8 +1,9 @@
 //! Ingestion on an embedded store and an embedded index, with a scripted embedding model.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
-mod jobs;
-mod sweeps;
+mod concurrent;
+mod scripted;
+mod tenants;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -53,151 +54,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::task::TaskTracker;
 
-/// Embedding models; the first one is the chosen one.
-#[derive(Default)]
-struct Vectors {
-    models: Mutex<Vec<&'static str>>,
-    /// The texts of each request.
-    embedded: Mutex<Vec<Vec<String>>>,
-    fails: Mutex<bool>,
-    /// Requests with a text that contains this word fail.
-    refused: Mutex<Option<&'static str>>,
-    /// Runs during the next request.
-    during: Mutex<Option<BoxFuture<'static, ()>>>,
-}
-
-impl Vectors {
-    fn choose(&self, models: &[&'static str]) {
-        *self.models.lock().unwrap() = models.to_vec();
-    }
-
-    /// Runs a step of another process during the next request.
-    fn run_during(&self, step: impl Future<Output = ()> + Send + 'static) {
-        *self.during.lock().unwrap() = Some(Box::pin(step));
-    }
-
-    /// Returns the number of texts that were embedded since the last call.
-    fn take(&self) -> usize {
-        std::mem::take(&mut *self.embedded.lock().unwrap()).iter().map(Vec::len).sum()
-    }
-}
-
-#[async_trait]
-impl Models for Vectors {
-    async fn catalogue(&self, _: &OrgId) -> Result<Arc<Catalogue>, Error> {
-        let names = self.models.lock().unwrap().clone();
-        let options = ModelOptions { kind: ModelKind::Embedding, context_tokens: 512, ..Default::default() };
-        let model =
-            |name: &&str| ModelInfo { name: (*name).to_owned(), provider: "own".to_owned(), options: options.clone() };
-        let catalogue = Catalogue::new(names.iter().map(model).collect(), String::new(), Vec::new());
-        let chosen = names.first().copied().unwrap_or_default().to_owned();
-        Ok(Arc::new(catalogue.with_retrieval_models(chosen, String::new())))
-    }
-
-    async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
-        Err(ModelError::Failed("no chat".to_owned()))
-    }
-
-    async fn complete(&self, _: ModelRequest) -> Result<ModelReply, ModelError> {
-        Err(ModelError::Failed("no chat".to_owned()))
-    }
-
-    async fn embed(&self, request: EmbeddingRequest) -> Result<Embeddings, ModelError> {
-        let during = self.during.lock().unwrap().take();
-        if let Some(step) = during {
-            step.await;
-        }
-        if *self.fails.lock().unwrap() {
-            return Err(ModelError::Failed("no embeddings".to_owned()));
-        }
-        let refused = *self.refused.lock().unwrap();
-        if refused.is_some_and(|word| request.texts.iter().any(|text| text.contains(word))) {
-            return Err(ModelError::Failed("a text is refused".to_owned()));
-        }
-        request.progress.set_sent(true);
-        let usage = Usage { input_tokens: 1, reported: true, model_calls: 1, ..Usage::default() };
-        let vectors = request.texts.iter().map(|text| vec![1.0, text.len() as f32]).collect();
-        self.embedded.lock().unwrap().push(request.texts);
-        Ok(Embeddings { vectors, usage })
-    }
-}
-
-/// An index with failures, and with steps of other processes.
-#[derive(Default)]
-struct Scripted {
-    /// The organization whose index cannot be removed.
-    undeletable: Option<OrgId>,
-    /// Runs before the next rebuild.
-    before_rebuild: Mutex<Option<BoxFuture<'static, ()>>>,
-    /// Runs during the next removal of documents.
-    during_removal: Mutex<Option<BoxFuture<'static, ()>>>,
-    /// True: another process changes the index before the end of the next rebuild.
-    is_changed: AtomicBool,
-}
-
-struct ScriptedIndex(Arc<dyn PassageIndex>, Scripted);
-
-#[async_trait]
-impl PassageIndex for ScriptedIndex {
-    async fn state(&self, org: &OrgId) -> Result<IndexState, Error> {
-        self.0.state(org).await
-    }
-
-    async fn begin_rebuild(&self, org: &OrgId) -> Result<(), Error> {
-        let before = self.1.before_rebuild.lock().unwrap().take();
-        if let Some(step) = before {
-            step.await;
-        }
-        self.0.begin_rebuild(org).await
-    }
-
-    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written, Error> {
-        match self.1.is_changed.swap(false, Ordering::Relaxed) {
-            true => Ok(Written::NotUsable(IndexState::Rebuilding)),
-            false => self.0.finish_rebuild(org).await,
-        }
-    }
-
-    async fn upsert(&self, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<Written, Error> {
-        self.0.upsert(org, documents).await
-    }
-
-    async fn delete_documents(&self, org: &OrgId, documents: &[DocumentId]) -> Result<Written, Error> {
-        let during = self.1.during_removal.lock().unwrap().take();
-        if let Some(step) = during {
-            step.await;
-        }
-        self.0.delete_documents(org, documents).await
-    }
-
-    async fn delete_organization(&self, org: &OrgId) -> Result<(), Error> {
-        match self.1.undeletable.as_ref() == Some(org) {
-            true => Err(Error::unavailable(Reason::NodeLost, "a node is lost")),
-            false => self.0.delete_organization(org).await,
-        }
-    }
-
-    async fn search(&self, org: &OrgId, search: &Search) -> Result<Answer, Error> {
-        self.0.search(org, search).await
-    }
-
-    async fn documents(
-        &self,
-        org: &OrgId,
-        after: Option<&DocumentId>,
-        limit: usize,
-    ) -> Result<Vec<ListedDocument>, Error> {
-        self.0.documents(org, after, limit).await
-    }
-
-    async fn statistics(&self, org: &OrgId) -> Result<Statistics, Error> {
-        self.0.statistics(org).await
-    }
-
-    async fn organizations(&self) -> Result<Vec<OrgId>, Error> {
-        self.0.organizations().await
-    }
-}
+use self::scripted::{Scripted, ScriptedIndex, Vectors};
 
 struct Sandbox {
     knowledge: Knowledge,
@@ -575,25 +432,210 @@ async fn a_repeated_attempt_removes_the_generation_before_the_live_one() {
 }
 
 #[tokio::test]
-async fn a_removal_that_meets_the_ingestion_of_a_new_text_is_repeated() {
+async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain() {
+    let test = Sandbox::new().await;
+    let [lost, orphan] = [test.create("lost.md", TEXT).await, test.create("orphan.md", TEXT).await];
+    let deleted = test.create("deleted.md", TEXT).await;
+    for document in [&lost, &orphan, &deleted] {
+        test.ingested(document).await;
+    }
+    assert_eq!(test.state().await, IndexState::Ready);
+    let index = &test.knowledge.index;
+    index.delete_documents(&test.org, std::slice::from_ref(&lost)).await.unwrap();
+    test.knowledge.passages().remove(&test.org, &orphan).await.unwrap();
+    // A process stored passages of a deleted document and died.
+    test.change::<Document>(&test.org, &deleted, Expected::Version(1), DocumentChange::Delete).await;
+    index.delete_documents(&test.org, std::slice::from_ref(&deleted)).await.unwrap();
+    let other = OrgId::derive(&["deleted"]);
+    index.begin_rebuild(&other).await.unwrap();
+    index.finish_rebuild(&other).await.unwrap();
+    let maintenance = Maintenance::start(test.knowledge.clone(), Duration::from_millis(50), Arc::new(|_: &OrgId| true));
+    wait_for("the sweep", Duration::from_secs(20), || async {
+        let listed = index.documents(&test.org, None, 10).await.unwrap();
+        let documents: Vec<_> = listed.into_iter().map(|listed| listed.document).collect();
+        let organizations = index.organizations().await.unwrap();
+        let is_removed = test.head(&deleted).await.is_none();
+        (documents == [lost.clone()] && organizations == [test.org.clone()] && is_removed).then_some(())
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    assert_eq!(test.found("pump").await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_index_that_moves_to_this_process_is_compared_at_once() {
     let test = Sandbox::new().await;
     let document = test.create("pumps.md", TEXT).await;
     test.ingested(&document).await;
-    test.environment.advance(Duration::from_secs(1));
-    let (state, at) = (TextState::NoText("blank".to_owned()), test.environment.now());
+    test.knowledge.index.delete_documents(&test.org, &[document]).await.unwrap();
+    // False during the first sweep, for the organization of the index and that of the stores.
+    let calls = AtomicUsize::new(0);
+    let is_responsible = Arc::new(move |_: &OrgId| calls.fetch_add(1, Ordering::Relaxed) > 1);
+    let maintenance = Maintenance::start(test.knowledge.clone(), Duration::from_secs(3_600), is_responsible);
+    let found = || async {
+        maintenance.changed().notify_one();
+        test.found("pump").await.pop()
+    };
+    wait_for("the comparison", Duration::from_secs(20), found).await;
+    maintenance.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_lost_index_is_rebuilt_from_the_stores() {
+    let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingested(&document).await;
+    test.knowledge.index.delete_organization(&test.org).await.unwrap();
+    assert_eq!((test.state().await, test.found("pump").await), (IndexState::Missing, Vec::new()));
+    // No node of this test runs the job of the first ingestion.
+    let jobs = || async {
+        let filter = JobFilter { queue: JobQueue::Ingestions, ..JobFilter::default() };
+        let listed = test.stores().jobs.list(&test.org, &filter, &PageRequest::default()).await.unwrap();
+        assert!(listed.items.iter().all(|job| job.kind == "index_rebuild"), "{:?}", listed.items);
+        listed.items
+    };
+    let cancel = || async {
+        for open in jobs().await.into_iter().filter(|job| !job.is_ended()) {
+            let cancelled = open.after(JobCommand::Cancel, test.environment.now()).unwrap().unwrap();
+            let write = JobWrite { batch: test.environment.random(), before: open, after: cancelled, outcome: None };
+            assert!(matches!(test.stores().jobs.write(write).await.unwrap(), JobWritten::Done(_)));
+        }
+        test.environment.advance(Duration::from_secs(60));
+    };
+    test.environment.advance(Duration::from_secs(60));
+    test.ingest(&document).await.unwrap();
+    assert_eq!(jobs().await.len(), 1, "the open job serves each request");
+    cancel().await;
+    for _ in 0..2 {
+        test.ingest(&document).await.unwrap();
+        assert_eq!(jobs().await.len(), 2, "another job, because the first one has ended");
+    }
+    cancel().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    wait_for("the job of a sweep", Duration::from_secs(20), || async { (jobs().await.len() == 3).then_some(()) }).await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    let head = test.head(&document).await.unwrap();
+    assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 1);
+    assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 0, "the index is ready");
+    assert_eq!(test.found("pump").await, [(document, head.generation)]);
+}
+
+#[tokio::test]
+async fn a_job_ingests_documents_builds_the_missing_index_and_states_the_result_of_each() {
+    let test = Sandbox::new().await;
+    let [ready, empty] = [test.create("ready.md", TEXT).await, test.create("empty.md", TEXT).await];
+    let (state, at) = (TextState::NoText("blank".to_owned()), test.environment.now() + Duration::from_secs(1));
     let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
-    test.stores().texts.ingest(&test.org, document.as_str(), update).await.unwrap();
+    test.stores().texts.ingest(&test.org, empty.as_str(), update).await.unwrap();
+    assert_eq!(test.state_of(&ready).await, IngestionState::None);
+    let jobs = test.start_jobs().await;
+    let ended = test.run_job(&[&ready, &empty]).await;
+    assert_eq!(ended.state, JobState::Completed);
+    assert_eq!(test.state_of(&ready).await, IngestionState::Indexed);
+    assert_eq!(test.state_of(&empty).await, IngestionState::Skipped("the document has no text: blank".to_owned()));
+    wait_for("the index", Duration::from_secs(20), || async { (test.found("pump").await.len() == 1).then_some(()) })
+        .await;
+    jobs.stop().await;
+}
+
+#[tokio::test]
+async fn a_sweep_computes_vectors_of_the_chosen_model_by_a_job() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let documents = [test.create("one.md", TEXT).await, test.create("two.md", "# Fans\n\nThe fan turns.").await];
+    for document in &documents {
+        test.ingested(document).await;
+    }
+    assert_eq!(test.models.take(), 3);
+    test.models.choose(&["second", "first"]);
+    let jobs = test.start_jobs().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    wait_for("searches with the chosen model", Duration::from_secs(20), || async {
+        let serving = test.knowledge.serving_space(&test.org).await.unwrap();
+        serving.filter(|serving| serving.model == "second")
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    jobs.stop().await;
+    assert_eq!(test.models.take(), 3, "each passage is embedded once with the chosen model");
+    for document in &documents {
+        let head = test.head(document).await.unwrap();
+        assert_eq!(head.space.as_deref(), Some("own/second/0"));
+        let listed = test.knowledge.index.documents(&test.org, None, 10).await.unwrap();
+        let indexed = listed.iter().find(|listed| listed.document == *document).unwrap();
+        assert_eq!(indexed.generation, head.generation, "the index has the generation with both vectors");
+    }
+}
+
+#[tokio::test]
+async fn new_vectors_of_an_earlier_text_do_not_replace_a_later_text() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingested(&document).await;
+    test.models.choose(&["second", "first"]);
     let (knowledge, environment) = (test.knowledge.clone(), test.environment.clone());
     let (org, id) = (test.org.clone(), document.clone());
-    let step: BoxFuture<'static, ()> = Box::pin(async move {
+    test.models.run_during(async move {
         store_text(&knowledge.stores, &environment, (&org, &id), "# Fans\n\nThe fan turns.").await;
         ingest_now(&knowledge, &environment, (&org, &id)).await.unwrap();
+        environment.advance(Duration::from_secs(1));
     });
-    let scripted = test.with_script(Scripted { during_removal: Mutex::new(Some(step)), ..Scripted::default() });
-    let error = ingest_now(&scripted, &test.environment, (&test.org, &document)).await.unwrap_err();
-    assert!(error.reason == Reason::VersionConflict && error.is_retriable(), "{error}");
-    ingest_now(&scripted, &test.environment, (&test.org, &document)).await.unwrap();
-    assert_eq!(test.found("fan").await.len(), 1);
+    let jobs = test.start_jobs().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    wait_for("searches with the chosen model", Duration::from_secs(20), || async {
+        let serving = test.knowledge.serving_space(&test.org).await.unwrap();
+        serving.filter(|serving| serving.model == "second")
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    jobs.stop().await;
+    let found = test.stores().of::<Document>().get(&test.org, &document).await.unwrap().unwrap();
+    let head = test.head(&document).await.unwrap();
+    assert_eq!(Some(head.text_generation), found.text_generation);
+    assert_eq!(test.found("fan").await, [(document, head.generation)]);
+    assert!(test.found("valve").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_document_that_a_model_refuses_does_not_keep_others_from_its_vectors() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    // Two documents of one item of the job.
+    let mut buckets: BTreeMap<String, Vec<(DocumentId, String)>> = BTreeMap::new();
+    let mut names = (0..).map(|number| format!("{number}.md"));
+    let mut pair = loop {
+        let name = names.next().unwrap();
+        let id = DocumentId::derive(&[&name]);
+        let bucket = Digest::of(id.as_str().as_bytes()).as_str()[..2].to_owned();
+        let documents = buckets.entry(bucket).or_default();
+        documents.push((id, name));
+        if documents.len() == 2 {
+            break std::mem::take(documents);
+        }
+    };
+    pair.sort();
+    for ((_, name), text) in pair.iter().zip([TEXT, "# Fans\n\nThe fan turns."]) {
+        let document = test.create(name, text).await;
+        test.ingested(&document).await;
+    }
+    test.models.choose(&["second", "first"]);
+    *test.models.refused.lock().unwrap() = Some("pump");
+    let jobs = test.start_jobs().await;
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    let [(refused, _), (other, _)] = &pair[..] else { panic!("{pair:?}") };
+    wait_for("vectors of the other document", Duration::from_secs(20), || async {
+        test.head(other).await.filter(|head| head.space.as_deref() == Some("own/second/0"))
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    jobs.stop().await;
+    assert_eq!(test.head(refused).await.unwrap().space.as_deref(), Some("own/first/0"));
+    assert_eq!(test.knowledge.serving_space(&test.org).await.unwrap().unwrap().model, "first");
 }
 
 #[tokio::test]
@@ -627,26 +669,6 @@ async fn a_rebuild_does_not_wait_for_a_long_one_of_another_organization() {
 }
 
 #[tokio::test]
-async fn an_index_that_cannot_be_removed_does_not_keep_those_of_other_deleted_organizations() {
-    let test = Sandbox::new().await;
-    let mut deleted = ["a", "b", "c"].map(|name| OrgId::derive(&[name]));
-    deleted.sort();
-    for org in &deleted {
-        test.knowledge.index.begin_rebuild(org).await.unwrap();
-    }
-    let [first, others @ ..] = &deleted;
-    let knowledge = test.with_script(Scripted { undeletable: Some(first.clone()), ..Scripted::default() });
-    let maintenance = Maintenance::start(knowledge, Duration::from_millis(50), Arc::new(|_: &OrgId| true));
-    wait_for("the removals", Duration::from_secs(20), || async {
-        let indexed = test.knowledge.index.organizations().await.unwrap();
-        (!others.iter().any(|org| indexed.contains(org))).then_some(())
-    })
-    .await;
-    maintenance.stop(Duration::from_secs(5)).await;
-    assert!(test.knowledge.index.organizations().await.unwrap().contains(first));
-}
-
-#[tokio::test]
 async fn a_document_without_vectors_receives_them_within_an_hour() {
     let test = Sandbox::new().await;
     test.models.choose(&["first"]);
@@ -668,24 +690,4 @@ async fn a_document_without_vectors_receives_them_within_an_hour() {
         maintenance.stop(Duration::from_secs(5)).await;
     }
     jobs.stop().await;
-}
-
-#[tokio::test]
-async fn invariant_6_no_organization_finds_passages_of_another() {
-    let test = Sandbox::new().await;
-    let document = test.create("pumps.md", TEXT).await;
-    test.ingested(&document).await;
-    let other = OrgId::derive(&["other"]);
-    let search = Search { text: "pump".to_owned(), vector: None, filter: Filter::default(), limit: 10 };
-    assert!(test.knowledge.index.search(&other, &search).await.unwrap().hits.is_empty());
-    assert_eq!(test.knowledge.passages().head(&other, &document).await.unwrap(), None);
-    let request = IngestRequest {
-        org: other.clone(),
-        user: UserId::platform(),
-        document: document.clone(),
-        key: "other".to_owned(),
-        context: Context::default(),
-    };
-    assert!(matches!(ingest(&test.knowledge, request).await.unwrap(), Ingested::Skipped(_)));
-    assert!(test.head(&document).await.is_some(), "another organization removes nothing");
 }
