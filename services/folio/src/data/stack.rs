@@ -5,9 +5,9 @@ mod conflicts;
 mod export;
 mod members;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use folio_proto::v1;
-use folio_resources::ColumnType;
+use folio_resources::{ColumnType, NewColumn};
 use folio_types::StackId;
 use serde_json::{Map, Value, json};
 
@@ -262,6 +262,11 @@ async fn remove(client: &Client, what: &str) -> Result<View> {
     Ok(deleted(&stack_id))
 }
 
+fn column_definitions(text: &str) -> Result<Vec<v1::StackColumn>> {
+    let columns: Vec<NewColumn> = serde_json::from_str(text).context("the columns are invalid")?;
+    Ok(columns.into_iter().map(column).collect())
+}
+
 async fn start(client: &Client, fill: &Fill) -> Result<View> {
     let stack_id = id(client, &fill.stack, names::choose).await?;
     let request =
@@ -399,7 +404,6 @@ pub(super) fn row(row: &v1::StackRow) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::columns::column_definitions;
     use super::*;
 
     #[test]

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use folio_proto::v1;
 use folio_resources::NewColumn;
 
 use super::super::output::View;
 use super::super::{DataArguments, present, read_text};
-use super::{id, shown};
+use super::{column_definitions, id, shown};
 use crate::client::{Client, answer};
 use crate::names;
 
@@ -31,11 +31,6 @@ pub(super) async fn define(client: &Client, columns: &Columns) -> Result<View> {
     let stack_id = id(client, &columns.stack, names::choose).await?;
     let request = v1::DefineStackColumnsRequest { stack_id, columns: column_definitions(&text)?, ..Default::default() };
     Ok(View::one(shown(&present(answer(client.stacks().define_stack_columns(request)).await?.stack)?)))
-}
-
-pub(super) fn column_definitions(text: &str) -> Result<Vec<v1::StackColumn>> {
-    let columns: Vec<NewColumn> = serde_json::from_str(text).context("the columns are invalid")?;
-    Ok(columns.into_iter().map(column).collect())
 }
 
 pub(crate) fn column(column: NewColumn) -> v1::StackColumn {
