@@ -53,7 +53,8 @@ fn no_test_is_ignored() {
 fn a_silenced_lint_has_a_reason() {
     let mut found = Vec::new();
     for (file, text) in sources().into_iter().filter(|(file, _)| !file.starts_with("tests/tidy")) {
-        for (at, _) in text.match_indices("[allow(") {
+        let attributes = ["[allow(", "[expect("].into_iter().flat_map(|start| text.match_indices(start));
+        for (at, _) in attributes {
             let attribute = text[at..].split(")]").next().unwrap_or_default();
             if !attribute.contains("reason") {
                 found.push(format!("{}:{}", file.display(), text[..at].lines().count()));
