@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod concurrent;
-mod scripted;
-mod tenants;
+mod generations;
+mod vectors;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,7 +54,84 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::task::TaskTracker;
 
-use self::scripted::{Scripted, ScriptedIndex, Vectors};
+use self::vectors::Vectors;
+
+/// An index with failures, and with steps of other processes.
+#[derive(Default)]
+struct Scripted {
+    /// The organization whose index cannot be removed.
+    undeletable: Option<OrgId>,
+    /// Runs before the next rebuild.
+    before_rebuild: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// Runs during the next removal of documents.
+    during_removal: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// True: another process changes the index before the end of the next rebuild.
+    is_changed: AtomicBool,
+}
+
+struct ScriptedIndex(Arc<dyn PassageIndex>, Scripted);
+
+#[async_trait]
+impl PassageIndex for ScriptedIndex {
+    async fn state(&self, org: &OrgId) -> Result<IndexState, Error> {
+        self.0.state(org).await
+    }
+
+    async fn begin_rebuild(&self, org: &OrgId) -> Result<(), Error> {
+        let before = self.1.before_rebuild.lock().unwrap().take();
+        if let Some(step) = before {
+            step.await;
+        }
+        self.0.begin_rebuild(org).await
+    }
+
+    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written, Error> {
+        match self.1.is_changed.swap(false, Ordering::Relaxed) {
+            true => Ok(Written::NotUsable(IndexState::Rebuilding)),
+            false => self.0.finish_rebuild(org).await,
+        }
+    }
+
+    async fn upsert(&self, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<Written, Error> {
+        self.0.upsert(org, documents).await
+    }
+
+    async fn delete_documents(&self, org: &OrgId, documents: &[DocumentId]) -> Result<Written, Error> {
+        let during = self.1.during_removal.lock().unwrap().take();
+        if let Some(step) = during {
+            step.await;
+        }
+        self.0.delete_documents(org, documents).await
+    }
+
+    async fn delete_organization(&self, org: &OrgId) -> Result<(), Error> {
+        match self.1.undeletable.as_ref() == Some(org) {
+            true => Err(Error::unavailable(Reason::NodeLost, "a node is lost")),
+            false => self.0.delete_organization(org).await,
+        }
+    }
+
+    async fn search(&self, org: &OrgId, search: &Search) -> Result<Answer, Error> {
+        self.0.search(org, search).await
+    }
+
+    async fn documents(
+        &self,
+        org: &OrgId,
+        after: Option<&DocumentId>,
+        limit: usize,
+    ) -> Result<Vec<ListedDocument>, Error> {
+        self.0.documents(org, after, limit).await
+    }
+
+    async fn statistics(&self, org: &OrgId) -> Result<Statistics, Error> {
+        self.0.statistics(org).await
+    }
+
+    async fn organizations(&self) -> Result<Vec<OrgId>, Error> {
+        self.0.organizations().await
+    }
+}
 
 struct Sandbox {
     knowledge: Knowledge,
@@ -305,80 +382,6 @@ async fn a_document_becomes_passages_of_its_sections_that_a_search_finds() {
 }
 
 #[tokio::test]
-async fn equal_texts_keep_their_vectors_and_a_failed_model_leaves_passages_without_vectors() {
-    let test = Sandbox::new().await;
-    test.models.choose(&["first"]);
-    let document = test.create("pumps.md", TEXT).await;
-    *test.models.fails.lock().unwrap() = true;
-    assert!(test.ingest(&document).await.is_err());
-    let without = test.head(&document).await.unwrap();
-    assert_eq!((without.passages, without.space), (2, None), "words find the document meanwhile");
-    *test.models.fails.lock().unwrap() = false;
-    let first = test.ingested(&document).await;
-    assert_eq!((first.space.as_deref(), test.models.take()), (Some("own/first/0"), 2));
-    let serving = test.knowledge.serving_space(&test.org).await.unwrap().unwrap();
-    assert_eq!((serving.model.as_str(), serving.space.as_str()), ("first", "own/first/0"));
-    test.stores().vector_cache().remove_document(&test.org, &document).await.unwrap();
-    test.set_text(&document, &TEXT.replace("valve closes", "valve opens")).await;
-    let next = test.ingested(&document).await;
-    assert_eq!((next.space.as_deref(), test.models.take()), (Some("own/first/0"), 1), "one passage has another text");
-}
-
-#[tokio::test]
-async fn the_former_model_serves_searches_until_every_passage_has_a_vector_of_the_chosen_one() {
-    let test = Sandbox::new().await;
-    test.models.choose(&["first"]);
-    let [old, new] = [test.create("old.md", TEXT).await, test.create("new.md", "# Fans\n\nThe fan turns.").await];
-    test.ingested(&old).await;
-    test.models.choose(&["second", "first"]);
-    let head = test.ingested(&new).await;
-    assert_eq!(head.space.as_deref(), Some("own/second/0"));
-    let passages = test.knowledge.passages().read(&test.org, &new, head.generation, &[0]).await.unwrap();
-    let spaces: Vec<&str> = passages[0].vectors.iter().map(|vector| vector.space.as_str()).collect();
-    assert_eq!(spaces, ["own/second/0", "own/first/0"], "the passage is found in both spaces");
-    assert!(!update_serving_space(&test.knowledge, &test.org).await.unwrap());
-    assert_eq!(test.knowledge.serving_space(&test.org).await.unwrap().unwrap().model, "first");
-    test.ingested(&old).await;
-    assert!(update_serving_space(&test.knowledge, &test.org).await.unwrap());
-    assert_eq!(test.knowledge.serving_space(&test.org).await.unwrap().unwrap().model, "second");
-}
-
-#[tokio::test]
-async fn passages_of_a_deleted_document_and_of_one_without_text_are_removed() {
-    let test = Sandbox::new().await;
-    let [deleted, empty] = [test.create("deleted.md", TEXT).await, test.create("empty.md", TEXT).await];
-    for document in [&deleted, &empty] {
-        test.ingested(document).await;
-    }
-    test.change::<Document>(&test.org, &deleted, Expected::Version(1), DocumentChange::Delete).await;
-    let (state, at) = (TextState::NoText("blank".to_owned()), test.environment.now() + Duration::from_secs(1));
-    let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
-    test.stores().texts.ingest(&test.org, empty.as_str(), update).await.unwrap();
-    for document in [&deleted, &empty] {
-        assert!(matches!(test.ingest(document).await.unwrap(), Ingested::Skipped(_)));
-        assert_eq!(test.head(document).await, None);
-    }
-    let links = test.stores().links();
-    assert!(links.keys(&test.org, &deleted).await.unwrap().is_empty(), "links cannot find a deleted document");
-    let keys = links.keys(&test.org, &empty).await.unwrap();
-    assert!(keys.contains(&LinkKey::Name("empty.md".to_owned())), "links find a document without text: {keys:?}");
-    assert!(test.found("pump").await.is_empty());
-    assert!(test.knowledge.index.documents(&test.org, None, 10).await.unwrap().is_empty());
-    remove_document(&test.knowledge, &test.org, &deleted).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_generation_replaces_an_interrupted_one_of_a_node_whose_clock_was_ahead() {
-    let test = Sandbox::new().await;
-    let document = test.create("pumps.md", TEXT).await;
-    let interrupted = u64::MAX / 2;
-    test.interrupt(&document, interrupted).await;
-    let head = test.ingested(&document).await;
-    assert!(head.generation > interrupted, "{}", head.generation);
-    assert_eq!(test.generations(&document).await, 1, "the interrupted generation was removed");
-}
-
-#[tokio::test]
 async fn vectors_of_another_model_replace_those_of_an_interrupted_attempt() {
     let test = Sandbox::new().await;
     test.models.choose(&["first"]);
@@ -397,38 +400,6 @@ async fn vectors_of_another_model_replace_those_of_an_interrupted_attempt() {
     maintenance.stop(Duration::from_secs(5)).await;
     jobs.stop().await;
     assert_eq!(test.generations(&document).await, 1, "the interrupted generation was removed");
-}
-
-#[tokio::test]
-async fn a_repeated_attempt_removes_the_generation_before_the_live_one() {
-    let test = Sandbox::new().await;
-    test.models.choose(&["first"]);
-    let document = test.create("pumps.md", TEXT).await;
-    let head = test.ingested(&document).await;
-    // A process made a generation live, and died before it removed the former one.
-    test.interrupt(&document, head.generation - 1).await;
-    let bucket = test.knowledge.passages().buckets(&test.org).await.unwrap()[0];
-    let new = NewJob {
-        id: JobId::derive(&["reembedding"]),
-        principal: Principal::new(test.org.clone(), UserId::derive(&["u"]), Role::Admin),
-        kind: "reembedding".to_owned(),
-        input: json!({}),
-        items: vec![format!("{bucket:02x}")],
-        running_max: Duration::from_secs(3_600),
-        at: test.environment.now(),
-    };
-    let (job, _) = new.with_pages().unwrap();
-    let run = |attempt| ItemTask {
-        principal: job.principal.clone(),
-        run: ItemRun { job: job.id.clone(), item: 1, epoch: 1, attempt },
-        job: job.clone(),
-        steps: tokio::sync::watch::channel(None).0,
-        record: tokio::sync::watch::channel(None).0,
-    };
-    for (attempt, generations) in [(1, 2), (2, 1)] {
-        Reembeddings(test.knowledge.clone()).run_item(run(attempt)).await.unwrap();
-        assert_eq!(test.generations(&document).await, generations, "after attempt {attempt}");
-    }
 }
 
 #[tokio::test]
@@ -669,6 +640,26 @@ async fn a_rebuild_does_not_wait_for_a_long_one_of_another_organization() {
 }
 
 #[tokio::test]
+async fn an_index_that_cannot_be_removed_does_not_keep_those_of_other_deleted_organizations() {
+    let test = Sandbox::new().await;
+    let mut deleted = ["a", "b", "c"].map(|name| OrgId::derive(&[name]));
+    deleted.sort();
+    for org in &deleted {
+        test.knowledge.index.begin_rebuild(org).await.unwrap();
+    }
+    let [first, others @ ..] = &deleted;
+    let knowledge = test.with_script(Scripted { undeletable: Some(first.clone()), ..Scripted::default() });
+    let maintenance = Maintenance::start(knowledge, Duration::from_millis(50), Arc::new(|_: &OrgId| true));
+    wait_for("the removals", Duration::from_secs(20), || async {
+        let indexed = test.knowledge.index.organizations().await.unwrap();
+        (!others.iter().any(|org| indexed.contains(org))).then_some(())
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    assert!(test.knowledge.index.organizations().await.unwrap().contains(first));
+}
+
+#[tokio::test]
 async fn a_document_without_vectors_receives_them_within_an_hour() {
     let test = Sandbox::new().await;
     test.models.choose(&["first"]);
@@ -690,4 +681,24 @@ async fn a_document_without_vectors_receives_them_within_an_hour() {
         maintenance.stop(Duration::from_secs(5)).await;
     }
     jobs.stop().await;
+}
+
+#[tokio::test]
+async fn invariant_6_no_organization_finds_passages_of_another() {
+    let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingested(&document).await;
+    let other = OrgId::derive(&["other"]);
+    let search = Search { text: "pump".to_owned(), vector: None, filter: Filter::default(), limit: 10 };
+    assert!(test.knowledge.index.search(&other, &search).await.unwrap().hits.is_empty());
+    assert_eq!(test.knowledge.passages().head(&other, &document).await.unwrap(), None);
+    let request = IngestRequest {
+        org: other.clone(),
+        user: UserId::platform(),
+        document: document.clone(),
+        key: "other".to_owned(),
+        context: Context::default(),
+    };
+    assert!(matches!(ingest(&test.knowledge, request).await.unwrap(), Ingested::Skipped(_)));
+    assert!(test.head(&document).await.is_some(), "another organization removes nothing");
 }

@@ -1,4 +1,4 @@
-//! Embedding models and an index whose failures and steps a test scripts.
+//! Scripted embedding models, and the vectors of passages.
 
 use super::*;
 
@@ -71,79 +71,41 @@ impl Models for Vectors {
     }
 }
 
-/// An index with failures, and with steps of other processes.
-#[derive(Default)]
-pub(super) struct Scripted {
-    /// The organization whose index cannot be removed.
-    pub(super) undeletable: Option<OrgId>,
-    /// Runs before the next rebuild.
-    pub(super) before_rebuild: Mutex<Option<BoxFuture<'static, ()>>>,
-    /// Runs during the next removal of documents.
-    pub(super) during_removal: Mutex<Option<BoxFuture<'static, ()>>>,
-    /// True: another process changes the index before the end of the next rebuild.
-    pub(super) is_changed: AtomicBool,
+#[tokio::test]
+async fn equal_texts_keep_their_vectors_and_a_failed_model_leaves_passages_without_vectors() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let document = test.create("pumps.md", TEXT).await;
+    *test.models.fails.lock().unwrap() = true;
+    assert!(test.ingest(&document).await.is_err());
+    let without = test.head(&document).await.unwrap();
+    assert_eq!((without.passages, without.space), (2, None), "words find the document meanwhile");
+    *test.models.fails.lock().unwrap() = false;
+    let first = test.ingested(&document).await;
+    assert_eq!((first.space.as_deref(), test.models.take()), (Some("own/first/0"), 2));
+    let serving = test.knowledge.serving_space(&test.org).await.unwrap().unwrap();
+    assert_eq!((serving.model.as_str(), serving.space.as_str()), ("first", "own/first/0"));
+    test.stores().vector_cache().remove_document(&test.org, &document).await.unwrap();
+    test.set_text(&document, &TEXT.replace("valve closes", "valve opens")).await;
+    let next = test.ingested(&document).await;
+    assert_eq!((next.space.as_deref(), test.models.take()), (Some("own/first/0"), 1), "one passage has another text");
 }
 
-pub(super) struct ScriptedIndex(pub(super) Arc<dyn PassageIndex>, pub(super) Scripted);
-
-#[async_trait]
-impl PassageIndex for ScriptedIndex {
-    async fn state(&self, org: &OrgId) -> Result<IndexState, Error> {
-        self.0.state(org).await
-    }
-
-    async fn begin_rebuild(&self, org: &OrgId) -> Result<(), Error> {
-        let before = self.1.before_rebuild.lock().unwrap().take();
-        if let Some(step) = before {
-            step.await;
-        }
-        self.0.begin_rebuild(org).await
-    }
-
-    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written, Error> {
-        match self.1.is_changed.swap(false, Ordering::Relaxed) {
-            true => Ok(Written::NotUsable(IndexState::Rebuilding)),
-            false => self.0.finish_rebuild(org).await,
-        }
-    }
-
-    async fn upsert(&self, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<Written, Error> {
-        self.0.upsert(org, documents).await
-    }
-
-    async fn delete_documents(&self, org: &OrgId, documents: &[DocumentId]) -> Result<Written, Error> {
-        let during = self.1.during_removal.lock().unwrap().take();
-        if let Some(step) = during {
-            step.await;
-        }
-        self.0.delete_documents(org, documents).await
-    }
-
-    async fn delete_organization(&self, org: &OrgId) -> Result<(), Error> {
-        match self.1.undeletable.as_ref() == Some(org) {
-            true => Err(Error::unavailable(Reason::NodeLost, "a node is lost")),
-            false => self.0.delete_organization(org).await,
-        }
-    }
-
-    async fn search(&self, org: &OrgId, search: &Search) -> Result<Answer, Error> {
-        self.0.search(org, search).await
-    }
-
-    async fn documents(
-        &self,
-        org: &OrgId,
-        after: Option<&DocumentId>,
-        limit: usize,
-    ) -> Result<Vec<ListedDocument>, Error> {
-        self.0.documents(org, after, limit).await
-    }
-
-    async fn statistics(&self, org: &OrgId) -> Result<Statistics, Error> {
-        self.0.statistics(org).await
-    }
-
-    async fn organizations(&self) -> Result<Vec<OrgId>, Error> {
-        self.0.organizations().await
-    }
+#[tokio::test]
+async fn the_former_model_serves_searches_until_every_passage_has_a_vector_of_the_chosen_one() {
+    let test = Sandbox::new().await;
+    test.models.choose(&["first"]);
+    let [old, new] = [test.create("old.md", TEXT).await, test.create("new.md", "# Fans\n\nThe fan turns.").await];
+    test.ingested(&old).await;
+    test.models.choose(&["second", "first"]);
+    let head = test.ingested(&new).await;
+    assert_eq!(head.space.as_deref(), Some("own/second/0"));
+    let passages = test.knowledge.passages().read(&test.org, &new, head.generation, &[0]).await.unwrap();
+    let spaces: Vec<&str> = passages[0].vectors.iter().map(|vector| vector.space.as_str()).collect();
+    assert_eq!(spaces, ["own/second/0", "own/first/0"], "the passage is found in both spaces");
+    assert!(!update_serving_space(&test.knowledge, &test.org).await.unwrap());
+    assert_eq!(test.knowledge.serving_space(&test.org).await.unwrap().unwrap().model, "first");
+    test.ingested(&old).await;
+    assert!(update_serving_space(&test.knowledge, &test.org).await.unwrap());
+    assert_eq!(test.knowledge.serving_space(&test.org).await.unwrap().unwrap().model, "second");
 }
