@@ -121,7 +121,7 @@ impl ColumnFields {
     /// `field`: the name of the column in errors.
     fn new_column(self, field: &str) -> Result<NewColumn, Failure> {
         let kind = ColumnType::from_name(&self.r#type).ok_or_else(|| {
-            let names = ColumnType::ALL.map(ColumnType::as_str).join(", ");
+            let names = ColumnType::names().join(", ");
             Error::invalid_field(format!("{field}.type"), format!("must be one of {names}"))
         })?;
         let Self { name, description, required, unit, r#enum: values, .. } = self;
