@@ -8,7 +8,7 @@
 //! A question belongs to the document that contains the term, and is deleted with it. Term, guess and excerpts come from the
 //! document and from a model: they are hostile input.
 
-use folio_types::op::{OpResult, Write};
+use folio_types::op::Write;
 use folio_types::{DocumentId, Error, OrgId, Reason, Result, Timestamp, UserId, named_enum, plain_id};
 use serde::{Deserialize, Serialize};
 
@@ -188,10 +188,7 @@ impl Resource for DictionaryQuestion {
         write: &Write<DictionaryQuestionChange>,
         before: Option<Self>,
     ) -> Result<Plan<Self>> {
-        let done = |question: Self| {
-            let result = OpResult::Resource { id: question.id.to_string(), name: String::new() };
-            Ok(Plan { after: Some(question), result })
-        };
+        let done = |question: Self| Ok(Plan::stored(question));
         match (&write.change, before) {
             (DictionaryQuestionChange::Create(new), None) => {
                 let NewQuestion { document, term, occurrences, contexts, guess } = NewQuestion::clone(new);
@@ -216,7 +213,7 @@ impl Resource for DictionaryQuestion {
             }
             (DictionaryQuestionChange::Answer, Some(before)) => done(before.decided(write, QuestionState::Answered)?),
             (DictionaryQuestionChange::Dismiss, Some(before)) => done(before.decided(write, QuestionState::Dismissed)?),
-            (DictionaryQuestionChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (DictionaryQuestionChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

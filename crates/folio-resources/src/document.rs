@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_types::op::{OpResult, Write};
+use folio_types::op::Write;
 use folio_types::{BlobId, BlobKey, DocumentId, OrgId, Result, TagId, Timestamp, UnknownFields, UserId};
 use serde::{Deserialize, Serialize};
 
@@ -260,10 +260,7 @@ impl Resource for Document {
     }
 
     fn apply(id: &DocumentId, write: &Write<DocumentChange>, before: Option<Self>) -> Result<Plan<Self>> {
-        let done = |document: Self| {
-            let result = OpResult::Resource { id: document.id.to_string(), name: document.name.clone() };
-            Ok(Plan { after: Some(document), result })
-        };
+        let done = |document: Self| Ok(Plan::stored(document));
         match (&write.change, before) {
             (DocumentChange::Create(new), None) => done(Self {
                 id: id.clone(),
@@ -300,7 +297,7 @@ impl Resource for Document {
             (DocumentChange::SetRefusedParts(refused), Some(before)) => {
                 done(Self { refused_parts: refused.clone(), ..before.clone() }.changed(&before, write.at))
             }
-            (DocumentChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (DocumentChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

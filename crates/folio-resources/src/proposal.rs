@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_types::op::{OpResult, Write};
+use folio_types::op::Write;
 use folio_types::{
     DocumentId, Error, ExtractionId, OrgId, PromptId, PromptRevId, ProposalId, Reason, Result, SchemaId, SchemaRevId,
     ThreadId, Timestamp, UserId, named_enum,
@@ -233,10 +233,7 @@ impl Resource for Proposal {
     }
 
     fn apply(id: &ProposalId, write: &Write<ProposalChange>, before: Option<Self>) -> Result<Plan<Self>> {
-        let done = |proposal: Self| {
-            let result = OpResult::Resource { id: proposal.id.to_string(), name: String::new() };
-            Ok(Plan { after: Some(proposal), result })
-        };
+        let done = |proposal: Self| Ok(Plan::stored(proposal));
         match (&write.change, before) {
             (ProposalChange::Create(new), None) => {
                 let cut = |reason: &String| Some(reason.chars().take(PROPOSAL_REASON_CHARS).collect());
@@ -263,7 +260,7 @@ impl Resource for Proposal {
             }
             (ProposalChange::Accept, Some(before)) => done(before.decided(write, ProposalState::Accepted)?),
             (ProposalChange::Reject, Some(before)) => done(before.decided(write, ProposalState::Rejected)?),
-            (ProposalChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (ProposalChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

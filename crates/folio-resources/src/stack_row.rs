@@ -464,7 +464,7 @@ impl Resource for StackRow {
             (StackRowChange::Review { columns, decision }, Some(before)) => {
                 done(before.clone().reviewed(write, columns, *decision)?.changed(&before, write.at))
             }
-            (StackRowChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (StackRowChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }
