@@ -499,6 +499,6 @@ mod tests {
             assert_eq!(server.list_row().matches(&McpServer::conditions(&filter)), expected, "{search:?}");
         }
         let plan = apply(&server, McpServer::DELETE).unwrap();
-        assert_eq!(plan, Plan::deleted());
+        assert_eq!(plan, Plan { after: None, result: OpResult::Deleted });
     }
 }

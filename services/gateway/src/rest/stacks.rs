@@ -15,11 +15,10 @@ use folio_types::{Error, StackId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::document_query::quoted;
 use super::endpoint::{delete, get, post, put};
-use super::extract::{Bounded, Client, Id, Json, Query};
+use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::list::rows;
+use super::list::{Limit, Skip, conditions, page};
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
 
@@ -242,11 +241,11 @@ struct StackQuery {
     /// Number of stacks before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of stacks of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
+    limit: Limit,
     /// Part of the name.
     name: Option<String>,
 }
@@ -307,16 +306,10 @@ async fn create(client: Client, Json(fields): Json<StackFields>) -> Reply<Versio
 }
 
 async fn list(client: Client, Query(query): Query<StackQuery>) -> Reply<Json<StackList>> {
-    let name = query.name.as_ref().filter(|name| !name.is_empty());
-    let request = ListRequest {
-        skip: i32::try_from(query.skip.0).unwrap_or(i32::MAX),
-        filter: name.map(|name| format!("name:{}", quoted(name))).unwrap_or_default(),
-        ..ListRequest::default()
-    };
-    let read = |list| client.run(ListStacks { list });
-    let page = rows(request, query.limit.0 as usize, &read).await?;
-    let stacks = page.items.iter().map(Into::into).collect();
-    Ok(Json(StackList { stacks, total_count: page.total_size, skip: query.skip.0 }))
+    let request = ListRequest { filter: conditions(&[("name:", query.name.as_deref())]), ..ListRequest::default() };
+    let page = page(query.skip, query.limit, request, |list| client.run(ListStacks { list })).await?;
+    let stacks = page.rows.iter().map(Into::into).collect();
+    Ok(Json(StackList { stacks, total_count: page.total_count, skip: page.skip }))
 }
 
 async fn find(client: Client, Id(stack_id): Id<StackId>) -> Reply<Versioned<StackBody>> {

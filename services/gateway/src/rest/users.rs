@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::endpoint::{delete, get, post, put};
-use super::extract::{Bounded, Client, Id, Json, Query};
+use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::list::read_all;
-use super::organizations::{contains, members, name_filter, not_found, own_organizations, search};
+use super::list::{Limit, Skip, conditions, read_all, to_i32};
+use super::organizations::{contains, members, not_found, own_organizations, search};
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, route};
 
@@ -147,11 +147,11 @@ struct UsersQuery {
     /// Number of users before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of users of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
+    limit: Limit,
 }
 
 /// A page of users.
@@ -233,8 +233,7 @@ async fn list(client: Client, Query(query): Query<UsersQuery>) -> Reply<Json<Use
         return Ok(Json(UserList { users, total_count: 1, skip: 0 }));
     }
     if client.is_platform_admin() && query.organization_id.is_none() {
-        let to_i32 = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-        let (page_size, skip_count, filter) = (to_i32(limit), to_i32(skip), name_filter(name));
+        let (page_size, skip_count, filter) = (to_i32(limit), to_i32(skip), conditions(&[("name:", name)]));
         let list = ListRequest { page_size, skip: skip_count, filter, ..ListRequest::default() };
         let page = client.run(ListUsers { list }).await?;
         let users = page.items.iter().map(Into::into).collect();
