@@ -229,8 +229,6 @@ impl JobKind for IngestionJobs {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use folio_resources::{DocumentChange, NewDocument, Resource as _, TextState, text_record_of};
     use folio_types::BlobId;
     use folio_types::op::{Expected, Write};
@@ -242,19 +240,7 @@ mod tests {
     }
 
     fn document() -> Document {
-        let create = DocumentChange::Create(NewDocument {
-            name: "a.txt".into(),
-            media_type: "text/plain".into(),
-            size: 1,
-            sha256: "00".into(),
-            blob: BlobId::derive(&["b"]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            tags: Vec::new(),
-            metadata: BTreeMap::new(),
-        });
+        let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"])));
         let write = Write::by_platform(OrgId::derive(&["o"]), "key".parse().unwrap(), at(0), Expected::Absent, create);
         Document::apply(&DocumentId::derive(&["d"]), &write, None).unwrap().after.unwrap()
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use folio_types::op::Write;
-use folio_types::{BlobId, BlobKey, DocumentId, OrgId, Result, TagId, Timestamp, UnknownFields, UserId};
+use folio_types::{BlobId, BlobKey, Digest, DocumentId, OrgId, Result, TagId, Timestamp, UnknownFields, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::document_part::part_term;
@@ -162,6 +162,25 @@ pub struct NewDocument {
     pub part: Option<DocumentPart>,
     pub tags: Vec<TagId>,
     pub metadata: BTreeMap<String, String>,
+}
+
+impl NewDocument {
+    /// Returns a file with this content, without a password, automatic creation, a parent, tags and metadata.
+    pub fn file(name: impl Into<String>, media_type: &str, content: &[u8], blob: BlobId) -> Self {
+        Self {
+            name: name.into(),
+            media_type: media_type.to_owned(),
+            size: content.len() as u64,
+            sha256: Digest::of(content).as_str().to_owned(),
+            blob,
+            is_protected: false,
+            has_auto_create: false,
+            auto_create_budget: None,
+            part: None,
+            tags: Vec::new(),
+            metadata: BTreeMap::new(),
+        }
+    }
 }
 
 /// Every tag must be live; otherwise the change fails with `NOT_FOUND`.
