@@ -92,12 +92,6 @@ impl From<&Collection> for CollectionBody {
     }
 }
 
-impl From<&Collection> for Versioned<CollectionBody> {
-    fn from(collection: &Collection) -> Self {
-        Self { version: collection.version, body: collection.into() }
-    }
-}
-
 /// The query parameters of a list of collections, or of the documents of a collection.
 #[derive(Debug, Deserialize, ToSchema)]
 struct CollectionQuery {
@@ -176,7 +170,7 @@ async fn create(client: Client, Json(fields): Json<CollectionFields>) -> Reply<V
         description: fields.description.unwrap_or_default(),
         metadata: fields.metadata.unwrap_or_default(),
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn list(client: Client, Query(query): Query<CollectionQuery>) -> Reply<Json<CollectionList>> {
@@ -187,7 +181,7 @@ async fn list(client: Client, Query(query): Query<CollectionQuery>) -> Reply<Jso
 }
 
 async fn find(client: Client, Id(collection_id): Id<CollectionId>) -> Reply<Versioned<CollectionBody>> {
-    Ok((&client.run(GetCollection { collection_id }).await?).into())
+    Ok(Versioned::of(&client.run(GetCollection { collection_id }).await?))
 }
 
 async fn update(
@@ -203,7 +197,7 @@ async fn update(
         metadata: Some(fields.metadata.unwrap_or_default()),
         etag: client.etag,
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn remove(client: Client, Id(collection_id): Id<CollectionId>) -> Reply<Json<Message>> {

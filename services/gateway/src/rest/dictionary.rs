@@ -127,12 +127,6 @@ impl From<&DictionaryEntry> for DictionaryEntryBody {
     }
 }
 
-impl From<&DictionaryEntry> for Versioned<DictionaryEntryBody> {
-    fn from(entry: &DictionaryEntry) -> Self {
-        Self { version: entry.version, body: entry.into() }
-    }
-}
-
 /// The query parameters of a list.
 #[derive(Debug, Deserialize, ToSchema)]
 struct DictionaryQuery {
@@ -235,7 +229,7 @@ async fn create(client: Client, Json(fields): Json<DictionaryEntryFields>) -> Re
         disambiguation: fields.disambiguation.unwrap_or_default(),
         tags: fields.tags.unwrap_or_default(),
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn list(client: Client, Query(query): Query<DictionaryQuery>) -> Reply<Json<DictionaryEntryList>> {
@@ -247,7 +241,7 @@ async fn list(client: Client, Query(query): Query<DictionaryQuery>) -> Reply<Jso
 }
 
 async fn find(client: Client, Id(dictionary_entry_id): Id<DictionaryEntryId>) -> Reply<Versioned<DictionaryEntryBody>> {
-    Ok((&client.run(GetDictionaryEntry { dictionary_entry_id }).await?).into())
+    Ok(Versioned::of(&client.run(GetDictionaryEntry { dictionary_entry_id }).await?))
 }
 
 async fn update(
@@ -265,7 +259,7 @@ async fn update(
         tags: Some(fields.tags.unwrap_or_default()),
         etag: client.etag,
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn remove(client: Client, Id(dictionary_entry_id): Id<DictionaryEntryId>) -> Reply<Json<Message>> {

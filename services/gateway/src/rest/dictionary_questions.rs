@@ -77,12 +77,6 @@ impl From<&DictionaryQuestion> for DictionaryQuestionBody {
     }
 }
 
-impl From<&DictionaryQuestion> for Versioned<DictionaryQuestionBody> {
-    fn from(question: &DictionaryQuestion) -> Self {
-        Self { version: question.version, body: question.into() }
-    }
-}
-
 /// The query parameters of a list of questions.
 #[derive(Debug, Deserialize, ToSchema)]
 struct DictionaryQuestionQuery {
@@ -211,7 +205,7 @@ async fn find(
     client: Client,
     Id(dictionary_question_id): Id<DictionaryQuestionId>,
 ) -> Reply<Versioned<DictionaryQuestionBody>> {
-    Ok((&client.run(GetDictionaryQuestion { dictionary_question_id }).await?).into())
+    Ok(Versioned::of(&client.run(GetDictionaryQuestion { dictionary_question_id }).await?))
 }
 
 async fn answer(
@@ -237,7 +231,7 @@ async fn dismiss(
     client: Client,
     Id(dictionary_question_id): Id<DictionaryQuestionId>,
 ) -> Reply<Versioned<DictionaryQuestionBody>> {
-    Ok((&client.run(DismissDictionaryQuestion { dictionary_question_id, etag: client.etag }).await?).into())
+    Ok(Versioned::of(&client.run(DismissDictionaryQuestion { dictionary_question_id, etag: client.etag }).await?))
 }
 
 async fn propose(client: Client, Query(query): Query<DictionaryProposalQuery>) -> Reply<Json<DictionaryProposalList>> {

@@ -229,12 +229,6 @@ impl From<&Stack> for StackBody {
     }
 }
 
-impl From<&Stack> for Versioned<StackBody> {
-    fn from(stack: &Stack) -> Self {
-        Self { version: stack.version, body: stack.into() }
-    }
-}
-
 /// The query parameters of a list.
 #[derive(Debug, Deserialize, ToSchema)]
 struct StackQuery {
@@ -302,7 +296,7 @@ async fn create(client: Client, Json(fields): Json<StackFields>) -> Reply<Versio
         name: fields.name,
         description: fields.description.unwrap_or_default(),
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn list(client: Client, Query(query): Query<StackQuery>) -> Reply<Json<StackList>> {
@@ -313,7 +307,7 @@ async fn list(client: Client, Query(query): Query<StackQuery>) -> Reply<Json<Sta
 }
 
 async fn find(client: Client, Id(stack_id): Id<StackId>) -> Reply<Versioned<StackBody>> {
-    Ok((&client.run(GetStack { stack_id }).await?).into())
+    Ok(Versioned::of(&client.run(GetStack { stack_id }).await?))
 }
 
 async fn update(
@@ -335,7 +329,7 @@ async fn update(
         description: Some(fields.description.unwrap_or_default()),
         etag: client.etag,
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn remove(client: Client, Id(stack_id): Id<StackId>) -> Reply<Json<Message>> {
@@ -354,7 +348,7 @@ async fn define(
     let columns = list.columns.into_iter().enumerate();
     let columns = columns.map(|(index, column)| column.new_column(&format!("columns[{index}]")));
     let operation = DefineStackColumns { stack_id, columns: columns.collect::<Result<_, _>>()?, etag: client.etag };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn redefine(
@@ -364,7 +358,7 @@ async fn redefine(
 ) -> Reply<Versioned<StackBody>> {
     let column = column.new_column("column")?;
     let operation = UpdateStackColumn { stack_id, column_name, column, etag: client.etag };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn change_documents(
@@ -387,7 +381,7 @@ async fn change_documents(
         auto_fill: None,
         etag: client.etag,
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn fill(client: Client, Id(stack_id): Id<StackId>, Json(options): Json<FillOptions>) -> Reply<Json<StartedJob>> {

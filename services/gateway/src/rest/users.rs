@@ -128,12 +128,6 @@ impl From<&Member> for UserBody {
     }
 }
 
-impl From<&User> for Versioned<UserBody> {
-    fn from(user: &User) -> Self {
-        Self { version: user.version, body: user.into() }
-    }
-}
-
 /// The query parameters of the list of users.
 #[derive(Debug, Deserialize, ToSchema)]
 struct UsersQuery {
@@ -263,7 +257,7 @@ async fn create(client: Client, Json(fields): Json<NewUser>) -> Reply<Versioned<
     let (name, admin_name, admin_user_id) = (user.email.clone(), user.name.clone(), Some(user.id.clone()));
     let operation = CreateOrganization { name, admin_name, admin_user_id, is_without_token: true };
     client.run_part("organization", operation).await?;
-    Ok((&user).into())
+    Ok(Versioned::of(&user))
 }
 
 /// Refuses to withdraw the right of the only platform administrator.
@@ -304,7 +298,7 @@ async fn update(client: Client, Id(user_id): Id<UserId>, Json(fields): Json<User
     } else {
         find(&client, &user_id).await?
     };
-    let Some(new_password) = new_password else { return Ok((&user).into()) };
+    let Some(new_password) = new_password else { return Ok(Versioned::of(&user)) };
     match current_password {
         Some(current_password) => {
             client.run_part("password", ChangePassword { current_password, new_password }).await?;
