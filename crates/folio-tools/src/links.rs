@@ -8,7 +8,7 @@ use folio_resources::{
 };
 use folio_storage::Stores;
 use folio_storage::value::DocumentLink;
-use folio_types::{Error, OrgId, Result, named_enum};
+use folio_types::{Error, OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use crate::tool::{CallContext, Tool, ToolError};
 /// Number of links that are resolved concurrently.
 const RESOLVED_AT_ONCE: usize = 16;
 
-named_enum! {
+folio_types::named_enum! {
     /// The status of a target.
     pub enum LinkStatus {
         /// The target refers to one document.
