@@ -1,4 +1,4 @@
-//! Exact parsing of JSON: a number that would lose digits is an error.
+//! Exact parsing of JSON: a number that would lose digits is an error. The size of a value as JSON.
 
 use serde_json::{Number, Value};
 
