@@ -88,17 +88,9 @@ impl Fixture {
     async fn document(&self, number: usize, tag: &TagId) -> Result<()> {
         let city = if number.is_multiple_of(RARE) { "Castrop-Rauxel" } else { "Berlin" };
         let new = NewDocument {
-            name: format!("invoice-{number:06}.pdf"),
-            media_type: "application/pdf".to_owned(),
-            size: 1,
-            sha256: Digest::of(b"x").as_str().to_owned(),
-            blob: BlobId::derive(&["x"]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
             tags: if number.is_multiple_of(TAGGED) { vec![tag.clone()] } else { vec![] },
             metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
+            ..NewDocument::file(format!("invoice-{number:06}.pdf"), "application/pdf", b"x", BlobId::derive(&["x"]))
         };
         let name = number.to_string();
         let (id, write) =

@@ -34,11 +34,11 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-providers", "llm resources storage"),
     ("folio-documents", "history permits quotas resources storage"),
     ("folio-metering", "credit quotas resources storage"),
-    ("folio-tools", "documents history llm metering passages resources storage"),
+    ("folio-tools", "history llm metering passages resources storage"),
     ("folio-mcp", "llm providers resources tools"),
     ("folio-jobs", "history storage"),
     ("folio-webhooks", "history jobs llm providers resources storage"),
-    ("folio-conversation", "documents history llm metering quotas resources storage tools"),
+    ("folio-conversation", "history llm metering quotas resources storage tools"),
     ("folio-export", "resources"),
     ("folio-passages", ""),
     ("folio-index", "permits"),
@@ -56,13 +56,10 @@ const MAY_USE: &[(&str, &str)] = &[
     ("folio-test-servers", ""),
     (
         "folio-gateway",
-        "accounts cluster credit documents history knowledge llm metering operations permits proto providers resources \
-         storage tools",
+        "accounts cluster credit documents history knowledge llm metering operations permits proto resources storage \
+         tools",
     ),
-    (
-        "folio-node",
-        "cluster conversation documents history jobs knowledge llm metering proto quotas resources storage tools",
-    ),
+    ("folio-node", "cluster conversation documents history jobs knowledge llm metering quotas resources storage tools"),
     ("llm-sim", ""),
     ("xtask", "test-servers"),
 ];
@@ -79,7 +76,7 @@ const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
     ("tokenizers", &["folio-passages"]),
     ("whatlang", &["folio-knowledge"]),
     ("jsonschema", &["folio-llm"]),
-    ("ractor", &["folio-conversation", "folio-jobs", "folio-metering", "folio-node", "folio-documents"]),
+    ("ractor", &["folio-conversation", "folio-jobs", "folio-metering"]),
     (
         "tonic",
         &[
@@ -88,7 +85,6 @@ const DEPENDENCY_OWNERS: &[(&str, &[&str])] = &[
             "folio-process",
             "folio-cluster",
             "folio-gateway",
-            "folio-node",
             "folio",
             "folio-index-qdrant",
         ],

@@ -10,7 +10,7 @@
 //! the parent computes the same next step, and a lost notice or a second owner starts no child twice.
 
 use folio_types::message::Usage;
-use folio_types::{BudgetPart, CallId, GroupId, Reason, ThreadId, Timestamp, limits};
+use folio_types::{BudgetPart, CallId, GroupId, Reason, ThreadId, Timestamp, limits, named_enum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -149,28 +149,15 @@ pub struct ChildEnd {
     pub usage: Usage,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ChildStatus {
-    Completed,
-    Failed,
-    Cancelled,
-    Expired,
-    Superseded,
-    /// The child turn was refused, or its parent ended first.
-    NotStarted,
-}
-
-impl ChildStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Expired => "expired",
-            Self::Superseded => "superseded",
-            Self::NotStarted => "not_started",
-        }
+named_enum! {
+    pub enum ChildStatus {
+        Completed = "completed",
+        Failed = "failed",
+        Cancelled = "cancelled",
+        Expired = "expired",
+        Superseded = "superseded",
+        /// The child turn was refused, or its parent ended first.
+        NotStarted = "not_started",
     }
 }
 

@@ -11,7 +11,7 @@ use folio_history::job::{INGESTION_KIND, IngestionCause, IngestionInput, ItemSta
 use folio_jobs::{ItemTask, JobKind};
 use folio_passages::Context;
 use folio_resources::{Document, TextRecord};
-use folio_tools::item_budgets::{part_of_item, return_parts};
+use folio_tools::item_budgets::{part_of_item, return_part_of_item, return_parts};
 use folio_types::{BudgetPart, DocumentId, Error, IngestionMode, OrgId, Reason, Result, Role, Timestamp};
 use serde_json::{Value, json};
 
@@ -118,16 +118,10 @@ impl IngestionJobs {
     /// Runs an item in the mode `agentic`. The item has a part of the job's budget, because the agents of its run divide theirs
     /// under names that are unique in the run only.
     async fn run_agentic(&self, task: &ItemTask, input: &IngestionInput) -> Result<Ingested> {
-        let (resources, org) = (&self.knowledge.resources, task.job.org());
+        let resources = &self.knowledge.resources;
         let part = part_of_item(resources, &task.job, task.run.item).await?;
         let outcome = self.run(task, input, part.clone()).await;
-        // A turn that waits or is interrupted continues with its part, also outside of an attempt.
-        let is_attempted_again = outcome.as_ref().is_err_and(|error| !task.is_last_attempt(error));
-        let returned = match part.filter(|_| !is_attempted_again) {
-            Some(part) => resources.budget(org, part).take_back().await,
-            None => Ok(()),
-        };
-        outcome.and_then(|outcome| returned.map(|()| outcome))
+        return_part_of_item(resources, &task.job, part, outcome, |error| task.is_last_attempt(error)).await
     }
 
     /// `budget_part`: the part of a credit budget that pays for the item.
@@ -229,8 +223,6 @@ impl JobKind for IngestionJobs {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use folio_resources::{DocumentChange, NewDocument, Resource as _, TextState, text_record_of};
     use folio_types::BlobId;
     use folio_types::op::{Expected, Write};
@@ -242,19 +234,7 @@ mod tests {
     }
 
     fn document() -> Document {
-        let create = DocumentChange::Create(NewDocument {
-            name: "a.txt".into(),
-            media_type: "text/plain".into(),
-            size: 1,
-            sha256: "00".into(),
-            blob: BlobId::derive(&["b"]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            tags: Vec::new(),
-            metadata: BTreeMap::new(),
-        });
+        let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"])));
         let write = Write::by_platform(OrgId::derive(&["o"]), "key".parse().unwrap(), at(0), Expected::Absent, create);
         Document::apply(&DocumentId::derive(&["d"]), &write, None).unwrap().after.unwrap()
     }

@@ -141,19 +141,7 @@ mod tests {
     use super::*;
 
     fn document(name: &str) -> Document {
-        let new = NewDocument {
-            name: name.to_owned(),
-            media_type: "text/plain".to_owned(),
-            size: 1,
-            sha256: "00".to_owned(),
-            blob: BlobId::derive(&[name]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            tags: Vec::new(),
-            metadata: BTreeMap::new(),
-        };
+        let new = NewDocument::file(name, "text/plain", b"x", BlobId::derive(&[name]));
         let (org, create) = (OrgId::derive(&["org"]), DocumentChange::Create(new));
         let write = Write::by_platform(org, "key".parse().unwrap(), Timestamp::UNIX_EPOCH, Expected::Absent, create);
         Document::apply(&DocumentId::derive(&[name]), &write, None).unwrap().after.unwrap()

@@ -182,8 +182,6 @@ impl Chars<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use folio_resources::{DocumentChange, Heading, NewDocument, Resource as _, TextState};
     use folio_types::op::{Expected, Write};
     use folio_types::{BlobId, DocumentId, OrgId, Timestamp};
@@ -191,19 +189,7 @@ mod tests {
     use super::*;
 
     fn text_id() -> TextId {
-        let create = DocumentChange::Create(NewDocument {
-            name: "a.txt".into(),
-            media_type: "text/plain".into(),
-            size: 1,
-            sha256: "00".into(),
-            blob: BlobId::derive(&["b"]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            tags: Vec::new(),
-            metadata: BTreeMap::new(),
-        });
+        let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"])));
         let at = Timestamp::constant(1_790_000_000, 0);
         let write = Write::by_platform(OrgId::derive(&["o"]), "key".parse().unwrap(), at, Expected::Absent, create);
         let document = Document::apply(&DocumentId::derive(&["d"]), &write, None).unwrap().after.unwrap();

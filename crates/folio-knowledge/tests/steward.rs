@@ -7,7 +7,6 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -103,19 +102,7 @@ impl Fixture {
 
     async fn document(&self, name: &str, text: &str) -> DocumentId {
         let id = DocumentId::derive(&[self.org.as_str(), name]);
-        let new = NewDocument {
-            name: name.to_owned(),
-            media_type: "text/plain".to_owned(),
-            size: 1,
-            sha256: Digest::of(name.as_bytes()).as_str().to_owned(),
-            blob: BlobId::derive(&[name]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            tags: Vec::new(),
-            metadata: BTreeMap::new(),
-        };
+        let new = NewDocument::file(name, "text/plain", b"x", BlobId::derive(&[name]));
         self.write::<Document>(&id, Expected::Absent, DocumentChange::Create(new)).await;
         let pages = vec![NewPage::of_text(1, text)];
         let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: AT };

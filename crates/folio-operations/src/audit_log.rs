@@ -6,7 +6,7 @@ use folio_resources::audit::{AuditEntry, AuditKind, AuditPosition};
 use folio_storage::AuditStore;
 use folio_types::access::Scope;
 use folio_types::page::Order;
-use folio_types::{Error, OrgId, Result, Role, ThreadId, Timestamp, TurnId, UserId};
+use folio_types::{OrgId, Result, Role, ThreadId, Timestamp, TurnId, UserId};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use serde::Serialize;
@@ -128,10 +128,8 @@ impl EntryFilter {
                 "turn" => filter::set_once(&mut filter.turn, &condition, condition.id()?)?,
                 "subject" => filter::set_once(&mut filter.subject, &condition, condition.value.clone())?,
                 "kind" => {
-                    let kind = AuditKind::ALL.into_iter().find(|kind| kind.as_str() == condition.value);
-                    let known = AuditKind::ALL.map(AuditKind::as_str).join(", ");
-                    let unknown = || Error::invalid_field("filter", format!("kind must be one of {known}"));
-                    filter::set_once(&mut filter.kind, &condition, kind.ok_or_else(unknown)?)?;
+                    let named = AuditKind::from_name(&condition.value);
+                    filter::set_once(&mut filter.kind, &condition, condition.one_of(named, &AuditKind::names())?)?;
                 }
                 _ => return Err(filter::unknown_field(&condition, "user, kind, thread, turn and subject")),
             }

@@ -102,12 +102,8 @@ fn entry_filter(text: &str) -> Result<DictionaryEntryFilter> {
             "term" => filter::set_text(&mut found.term_search, &mut found.term, &condition)?,
             "tag" => found.all_tags.push(condition.search()?),
             "provenance" => {
-                let name = condition.search()?;
-                if !Provenance::NAMES.contains(&name.as_str()) {
-                    let names = Provenance::NAMES.join(", ");
-                    return Err(Error::invalid_field("filter", format!("provenance must be one of {names}")));
-                }
-                filter::set_once(&mut found.provenance, &condition, name)?;
+                let named = Some(condition.search()?).filter(|name| Provenance::NAMES.contains(&name.as_str()));
+                filter::set_once(&mut found.provenance, &condition, condition.one_of(named, &Provenance::NAMES)?)?;
             }
             _ => return Err(filter::unknown_field(&condition, "term, tag and provenance")),
         }

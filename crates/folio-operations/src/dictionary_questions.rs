@@ -50,13 +50,10 @@ fn question_filter(text: &str) -> Result<DictionaryQuestionFilter> {
     let (mut state, mut document): (Option<QuestionState>, Option<DocumentId>) = (None, None);
     for condition in filter::parse(text)? {
         match condition.field.as_str() {
-            "state" => match QuestionState::from_name(&condition.value) {
-                Some(found) => filter::set_once(&mut state, &condition, found)?,
-                None => {
-                    let names = QuestionState::ALL.map(QuestionState::as_str).join(", ");
-                    return Err(Error::invalid_field("filter", format!("the value of state must be one of {names}")));
-                }
-            },
+            "state" => {
+                let named = QuestionState::from_name(&condition.value);
+                filter::set_once(&mut state, &condition, condition.one_of(named, &QuestionState::names())?)?;
+            }
             "document" => filter::set_once(&mut document, &condition, condition.id()?)?,
             _ => return Err(filter::unknown_field(&condition, "state and document")),
         }

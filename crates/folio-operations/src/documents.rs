@@ -248,13 +248,10 @@ fn document_conditions(text: &str) -> Result<(DocumentFilter, Option<&'static st
             }
             None if condition.field == "tag" => filter.all_tags.push(condition.id()?),
             None if condition.field == "parent" => filter::set_once(&mut filter.parent, &condition, condition.id()?)?,
-            None if condition.field == "state" => match STATES.iter().find(|name| **name == condition.value) {
-                Some(name) => filter::set_once(&mut state, &condition, *name)?,
-                None => {
-                    let problem = format!("the value of state must be one of {}", STATES.join(", "));
-                    return Err(Error::invalid_field("filter", problem));
-                }
-            },
+            None if condition.field == "state" => {
+                let named = STATES.iter().copied().find(|name| *name == condition.value);
+                filter::set_once(&mut state, &condition, condition.one_of(named, &STATES)?)?;
+            }
             Some(("metadata", key)) if !key.is_empty() => {
                 let (values, value) = match condition.operator {
                     Operator::Has => (&mut filter.metadata, condition.search()?),

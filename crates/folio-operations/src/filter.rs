@@ -52,6 +52,14 @@ impl Condition {
         self.value.parse().map_err(|_| malformed(&format!("the value of {} must be true or false", self.field)))
     }
 
+    /// Returns the parsed value, with either operator. `value`: None if the text is none of `names`.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` with the permitted names.
+    pub fn one_of<T>(&self, value: Option<T>, names: &[&str]) -> Result<T> {
+        value.ok_or_else(|| malformed(&format!("the value of {} must be one of {}", self.field, names.join(", "))))
+    }
+
     /// Returns the value as an id, with either operator. Error: `INVALID_ID`.
     pub fn id<T: std::str::FromStr<Err = Error>>(&self) -> Result<T> {
         self.value.parse().map_err(|error: Error| malformed(&error.message).with_reason(error.reason))

@@ -11,7 +11,7 @@ use folio_resources::{DictionaryQuestion, Proposal};
 use folio_storage::TurnCursor;
 use folio_types::access::Scope;
 use folio_types::page::Order;
-use folio_types::{Error, Reason, Result, Role, Timestamp, UserId};
+use folio_types::{Error, Reason, Result, Role, Timestamp, UserId, named_enum};
 use futures::stream::{BoxStream, select_all};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
@@ -35,20 +35,20 @@ service! {
 /// Maximum number of items of a kind that are read at a time.
 const READ_ITEMS: usize = 128;
 
-/// The kind of an item. The kinds are in the order in which items with the same time are listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InboxKind {
-    /// A turn that waits for decisions on tool calls.
-    Approval,
-    /// An extraction that waits for decisions on its values.
-    FieldReview,
-    /// An open proposal.
-    Proposal,
-    /// An open question about the meaning of a term.
-    DictionaryQuestion,
-    /// A row of a stack with cells that wait for decisions.
-    CellReview,
+named_enum! {
+    /// The kind of an item. The kinds are in the order in which items with the same time are listed.
+    pub enum InboxKind {
+        /// A turn that waits for decisions on tool calls.
+        Approval = "approval",
+        /// An extraction that waits for decisions on its values.
+        FieldReview = "field_review",
+        /// An open proposal.
+        Proposal = "proposal",
+        /// An open question about the meaning of a term.
+        DictionaryQuestion = "dictionary_question",
+        /// A row of a stack with cells that wait for decisions.
+        CellReview = "cell_review",
+    }
 }
 
 /// An item that waits for a person.
@@ -146,23 +146,6 @@ struct Entry {
 }
 
 impl InboxKind {
-    const ALL: [Self; 5] =
-        [Self::Approval, Self::FieldReview, Self::Proposal, Self::DictionaryQuestion, Self::CellReview];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Approval => "approval",
-            Self::FieldReview => "field_review",
-            Self::Proposal => "proposal",
-            Self::DictionaryQuestion => "dictionary_question",
-            Self::CellReview => "cell_review",
-        }
-    }
-
-    fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-
     /// Returns the scope of the operations that decide on the items.
     const fn scope(self) -> Scope {
         match self {
@@ -264,7 +247,7 @@ fn inbox_change<W>(change: WaitingChange<W>, subject: impl Fn(W) -> Subject) -> 
 fn kinds(context: &Context, text: &str) -> Result<Vec<InboxKind>> {
     let covers = |kind: &InboxKind| context.caller.covers(kind.scope());
     match selected(text)? {
-        None => Ok(InboxKind::ALL.into_iter().filter(covers).collect()),
+        None => Ok(InboxKind::ALL.iter().copied().filter(covers).collect()),
         Some(kind) if covers(&kind) => Ok(vec![kind]),
         Some(kind) => {
             let scope = kind.scope().as_str();
@@ -282,7 +265,7 @@ fn selected(text: &str) -> Result<Option<InboxKind>> {
         match (condition.field.as_str(), InboxKind::from_name(&condition.value)) {
             ("kind", Some(kind)) => filter::set_once(&mut selected, &condition, kind)?,
             ("kind", None) => {
-                let names = InboxKind::ALL.map(InboxKind::as_str).join(" or ");
+                let names = InboxKind::names().join(" or ");
                 return Err(Error::invalid_field("filter", format!("the value of kind must be {names}")));
             }
             _ => return Err(filter::unknown_field(&condition, "kind")),

@@ -323,21 +323,7 @@ impl Listing {
 }
 
 pub(crate) fn json_bytes<T: Serialize>(item: &T) -> usize {
-    struct Counter(usize);
-    impl std::io::Write for Counter {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 = self.0.saturating_add(bytes.len());
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut counter = Counter(0);
-    match serde_json::to_writer(&mut counter, item) {
-        Ok(()) => counter.0,
-        Err(_) => PAGE_BYTES,
-    }
+    folio_types::json::size(item).unwrap_or(PAGE_BYTES)
 }
 
 fn size(requested: i32, max: u32) -> Result<u32> {

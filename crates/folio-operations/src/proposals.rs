@@ -60,13 +60,10 @@ fn proposal_filter(text: &str) -> Result<ProposalFilter> {
     let (mut state, mut document) = (None, None);
     for condition in filter::parse(text)? {
         match condition.field.as_str() {
-            "state" => match ProposalState::from_name(&condition.value) {
-                Some(found) => filter::set_once(&mut state, &condition, found)?,
-                None => {
-                    let names = ProposalState::ALL.map(ProposalState::as_str).join(", ");
-                    return Err(Error::invalid_field("filter", format!("the value of state must be one of {names}")));
-                }
-            },
+            "state" => {
+                let named = ProposalState::from_name(&condition.value);
+                filter::set_once(&mut state, &condition, condition.one_of(named, &ProposalState::names())?)?;
+            }
             "document" => filter::set_once(&mut document, &condition, condition.id()?)?,
             _ => return Err(filter::unknown_field(&condition, "state and document")),
         }

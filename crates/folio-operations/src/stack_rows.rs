@@ -75,11 +75,8 @@ fn row_filter(text: &str, stack: &StackId) -> Result<StackRowFilter> {
         match condition.field.as_str() {
             "document" => filter::set_once(&mut found.document, &condition, condition.id()?)?,
             "cell" => {
-                let state = CellState::from_name(&condition.search()?).ok_or_else(|| {
-                    let names = CellState::ALL.map(CellState::as_str).join(", ");
-                    Error::invalid_field("filter", format!("the value of cell must be one of {names}"))
-                })?;
-                filter::set_once(&mut found.cell_state, &condition, state)?;
+                let named = CellState::from_name(&condition.search()?);
+                filter::set_once(&mut found.cell_state, &condition, condition.one_of(named, &CellState::names())?)?;
             }
             "waiting" => found.is_waiting_for_review = condition.flag()?,
             _ => return Err(filter::unknown_field(&condition, "document, cell and waiting")),

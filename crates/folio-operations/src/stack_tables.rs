@@ -63,7 +63,7 @@ impl Operation for AskTable {
         let mut aggregates = Vec::with_capacity(self.aggregates.len());
         for (index, RequestedAggregate { function, column }) in self.aggregates.into_iter().enumerate() {
             let function = AggregateFunction::from_name(&function).ok_or_else(|| {
-                let names = AggregateFunction::ALL.map(AggregateFunction::as_str).join(", ");
+                let names = AggregateFunction::names().join(", ");
                 Error::invalid_field(format!("aggregates[{index}].function"), format!("must be one of {names}"))
             })?;
             aggregates.push(Aggregate { function, column });

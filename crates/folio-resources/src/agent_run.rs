@@ -8,7 +8,7 @@
 //! ```
 
 use folio_types::op::Write;
-use folio_types::{Error, Reason, Result, ThreadId, Timestamp};
+use folio_types::{Error, Reason, Result, ThreadId, Timestamp, named_enum};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -21,26 +21,16 @@ pub const DOCUMENT_TYPE_CHARS: usize = 100;
 // proto: Extraction.failure "at most {} characters"
 pub const FAILURE_CHARS: usize = 500;
 
-/// The state of an extraction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExtractionState {
-    /// An agent works on the extraction. The data is partial and need not match the schema.
-    #[default]
-    InProgress,
-    Completed,
-    /// The agent ended without completing the extraction, whose data is what the agent wrote until then.
-    Failed,
-}
-
-impl ExtractionState {
-    /// Returns the name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::InProgress => "in_progress",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-        }
+named_enum! {
+    /// The state of an extraction.
+    #[derive(Default)]
+    pub enum ExtractionState {
+        /// An agent works on the extraction. The data is partial and need not match the schema.
+        #[default]
+        InProgress = "in_progress",
+        Completed = "completed",
+        /// The agent ended without completing the extraction, whose data is what the agent wrote until then.
+        Failed = "failed",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_types::op::{OpResult, Write};
+use folio_types::op::Write;
 use folio_types::{Error, OrgId, Result, TagId, Timestamp, UserId, plain_id};
 use serde::{Deserialize, Serialize};
 
@@ -134,10 +134,7 @@ impl Resource for Collection {
     }
 
     fn apply(id: &CollectionId, write: &Write<CollectionChange>, before: Option<Self>) -> Result<Plan<Self>> {
-        let done = |collection: Self| {
-            let result = OpResult::Resource { id: collection.id.to_string(), name: collection.name.clone() };
-            Ok(Plan { after: Some(collection), result })
-        };
+        let done = |collection: Self| Ok(Plan::stored(collection));
         match (&write.change, before) {
             (CollectionChange::Create { name, description, rule }, None) => done(Self {
                 id: id.clone(),
@@ -165,7 +162,7 @@ impl Resource for Collection {
                 }
                 done(collection)
             }
-            (CollectionChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (CollectionChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use folio_types::op::{OpResult, Write};
+use folio_types::op::Write;
 use folio_types::{DocumentId, Error, OrgId, Reason, Result, Timestamp, UserId, plain_id};
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization as _;
@@ -349,10 +349,7 @@ impl Resource for DictionaryEntry {
     }
 
     fn apply(id: &DictionaryEntryId, write: &Write<DictionaryEntryChange>, before: Option<Self>) -> Result<Plan<Self>> {
-        let done = |entry: Self| {
-            let result = OpResult::Resource { id: entry.id.to_string(), name: entry.term.clone() };
-            Ok(Plan { after: Some(entry), result })
-        };
+        let done = |entry: Self| Ok(Plan::stored(entry));
         let changed = |before: Self, after: Self| match after == before {
             true => after,
             false => Self { version: before.version + 1, updated_at: write.at, ..after },
@@ -369,7 +366,7 @@ impl Resource for DictionaryEntry {
                 let after = before.learned(new)?;
                 done(changed(before, after))
             }
-            (DictionaryEntryChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (DictionaryEntryChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

@@ -8,8 +8,8 @@
 //! A question belongs to the document that contains the term, and is deleted with it. Term, guess and excerpts come from the
 //! document and from a model: they are hostile input.
 
-use folio_types::op::{OpResult, Write};
-use folio_types::{DocumentId, Error, OrgId, Reason, Result, Timestamp, UserId, plain_id};
+use folio_types::op::Write;
+use folio_types::{DocumentId, Error, OrgId, Reason, Result, Timestamp, UserId, named_enum, plain_id};
 use serde::{Deserialize, Serialize};
 
 use crate::resource::common_functions;
@@ -24,33 +24,15 @@ pub const QUESTION_CONTEXTS_MAX: usize = 3;
 // proto: DictionaryQuestion.contexts "{} characters"
 pub const QUESTION_CONTEXT_CHARS: usize = 200;
 
-/// The state of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum QuestionState {
-    /// The question waits for a person.
-    Open,
-    /// A person entered the meaning.
-    Answered,
-    /// A person decided that the term needs no entry.
-    Dismissed,
-}
-
-impl QuestionState {
-    pub const ALL: [Self; 3] = [Self::Open, Self::Answered, Self::Dismissed];
-
-    /// Returns the name in filters.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Answered => "answered",
-            Self::Dismissed => "dismissed",
-        }
-    }
-
-    /// Returns the state with a name. None: no state has this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == name)
+named_enum! {
+    /// The state of a question.
+    pub enum QuestionState {
+        /// The question waits for a person.
+        Open = "open",
+        /// A person entered the meaning.
+        Answered = "answered",
+        /// A person decided that the term needs no entry.
+        Dismissed = "dismissed",
     }
 }
 
@@ -206,10 +188,7 @@ impl Resource for DictionaryQuestion {
         write: &Write<DictionaryQuestionChange>,
         before: Option<Self>,
     ) -> Result<Plan<Self>> {
-        let done = |question: Self| {
-            let result = OpResult::Resource { id: question.id.to_string(), name: String::new() };
-            Ok(Plan { after: Some(question), result })
-        };
+        let done = |question: Self| Ok(Plan::stored(question));
         match (&write.change, before) {
             (DictionaryQuestionChange::Create(new), None) => {
                 let NewQuestion { document, term, occurrences, contexts, guess } = NewQuestion::clone(new);
@@ -234,7 +213,7 @@ impl Resource for DictionaryQuestion {
             }
             (DictionaryQuestionChange::Answer, Some(before)) => done(before.decided(write, QuestionState::Answered)?),
             (DictionaryQuestionChange::Dismiss, Some(before)) => done(before.decided(write, QuestionState::Dismissed)?),
-            (DictionaryQuestionChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (DictionaryQuestionChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }
@@ -276,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_stored_format_of_each_state_is_that_of_its_golden_file() {
-        for state in QuestionState::ALL {
+        for &state in QuestionState::ALL {
             assert_golden(state.as_str(), in_state(state));
         }
         let bare = NewQuestion { contexts: Vec::new(), guess: None, ..new() };
@@ -286,7 +265,7 @@ mod tests {
     #[test]
     fn each_change_of_each_state_leads_to_the_state_of_the_diagram_or_is_refused() {
         use QuestionState::{Answered, Dismissed, Open};
-        for state in QuestionState::ALL {
+        for &state in QuestionState::ALL {
             let before = in_state(state);
             assert_eq!((before.state, QuestionState::from_name(state.as_str())), (state, Some(state)));
             let changes =

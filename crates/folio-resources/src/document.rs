@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_types::op::{OpResult, Write};
-use folio_types::{BlobId, BlobKey, DocumentId, OrgId, Result, TagId, Timestamp, UnknownFields, UserId};
+use folio_types::op::Write;
+use folio_types::{BlobId, BlobKey, Digest, DocumentId, OrgId, Result, TagId, Timestamp, UnknownFields, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::document_part::part_term;
@@ -164,6 +164,25 @@ pub struct NewDocument {
     pub metadata: BTreeMap<String, String>,
 }
 
+impl NewDocument {
+    /// Returns a file with this content, without a password, automatic creation, a parent, tags and metadata.
+    pub fn file(name: impl Into<String>, media_type: &str, content: &[u8], blob: BlobId) -> Self {
+        Self {
+            name: name.into(),
+            media_type: media_type.to_owned(),
+            size: content.len() as u64,
+            sha256: Digest::of(content).as_str().to_owned(),
+            blob,
+            is_protected: false,
+            has_auto_create: false,
+            auto_create_budget: None,
+            part: None,
+            tags: Vec::new(),
+            metadata: BTreeMap::new(),
+        }
+    }
+}
+
 /// Every tag must be live; otherwise the change fails with `NOT_FOUND`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DocumentChange {
@@ -260,10 +279,7 @@ impl Resource for Document {
     }
 
     fn apply(id: &DocumentId, write: &Write<DocumentChange>, before: Option<Self>) -> Result<Plan<Self>> {
-        let done = |document: Self| {
-            let result = OpResult::Resource { id: document.id.to_string(), name: document.name.clone() };
-            Ok(Plan { after: Some(document), result })
-        };
+        let done = |document: Self| Ok(Plan::stored(document));
         match (&write.change, before) {
             (DocumentChange::Create(new), None) => done(Self {
                 id: id.clone(),
@@ -300,7 +316,7 @@ impl Resource for Document {
             (DocumentChange::SetRefusedParts(refused), Some(before)) => {
                 done(Self { refused_parts: refused.clone(), ..before.clone() }.changed(&before, write.at))
             }
-            (DocumentChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (DocumentChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

@@ -294,7 +294,7 @@ impl Resource for Extraction {
                 let verified_by = verified.then(|| write.by.clone());
                 done(changed(Self { verified: *verified, verified_by, ..extraction }), None)
             }
-            (ExtractionChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (ExtractionChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

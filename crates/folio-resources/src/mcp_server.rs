@@ -275,10 +275,7 @@ impl Resource for McpServer {
     }
 
     fn apply(id: &McpServerId, write: &Write<McpServerChange>, before: Option<Self>) -> Result<Plan<Self>> {
-        let done = |server: Self| {
-            let result = OpResult::Resource { id: server.id.to_string(), name: server.name.clone() };
-            Ok(Plan { after: Some(server), result })
-        };
+        let done = |server: Self| Ok(Plan::stored(server));
         let changed = |before: &Self, after: Self| match after == *before {
             true => after,
             false => Self { version: before.version + 1, updated_at: write.at, ..after },
@@ -321,7 +318,7 @@ impl Resource for McpServer {
                 let result = OpResult::Resource { id: before.id.to_string(), name: attempt.clone() };
                 Ok(Plan { after: Some(before), result })
             }
-            (McpServerChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (McpServerChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

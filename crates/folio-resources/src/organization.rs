@@ -184,7 +184,7 @@ impl Resource for Organization {
                 let message = "the first organization of the installation cannot be deleted";
                 return Err(Error::precondition(Reason::InUse, message));
             }
-            OrganizationChange::Delete => return Ok(Plan { after: None, result: OpResult::Deleted }),
+            OrganizationChange::Delete => return Ok(Plan::deleted()),
         }
         if organization != before {
             organization.version += 1;

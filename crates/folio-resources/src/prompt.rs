@@ -265,7 +265,7 @@ impl Resource for Prompt {
                 }
                 done(Self { version: before.version + 1, latest, ..before }, revised)
             }
-            (PromptChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (PromptChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

@@ -9,10 +9,10 @@
 
 use std::collections::BTreeSet;
 
-use folio_types::op::{OpResult, Write};
+use folio_types::op::Write;
 use folio_types::{
     DocumentId, Error, ExtractionId, OrgId, PromptId, PromptRevId, ProposalId, Reason, Result, SchemaId, SchemaRevId,
-    ThreadId, Timestamp, UserId,
+    ThreadId, Timestamp, UserId, named_enum,
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,39 +23,21 @@ use crate::{Condition, CreationPeriod, ListRow, Plan, Resource, parent_term, ter
 // proto: Proposal.reason "at most {} characters"
 pub const PROPOSAL_REASON_CHARS: usize = 500;
 
-/// The state of a proposal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProposalState {
-    /// The proposal waits for the decision of a person.
-    Proposed,
-    Accepted,
-    Rejected,
-    /// The run ended before its first extraction.
-    Failed,
-    /// Nothing ran, for example because the document has no text.
-    Skipped,
+named_enum! {
+    /// The state of a proposal.
+    pub enum ProposalState {
+        /// The proposal waits for the decision of a person.
+        Proposed = "proposed",
+        Accepted = "accepted",
+        Rejected = "rejected",
+        /// The run ended before its first extraction.
+        Failed = "failed",
+        /// Nothing ran, for example because the document has no text.
+        Skipped = "skipped",
+    }
 }
 
 impl ProposalState {
-    pub const ALL: [Self; 5] = [Self::Proposed, Self::Accepted, Self::Rejected, Self::Failed, Self::Skipped];
-
-    /// Returns the name in filters and events.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Proposed => "proposed",
-            Self::Accepted => "accepted",
-            Self::Rejected => "rejected",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-        }
-    }
-
-    /// Returns the state with a name. None: no state has this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == name)
-    }
-
     /// Returns true if the proposed resources are in use: they are open or accepted.
     pub fn is_in_use(self) -> bool {
         matches!(self, Self::Proposed | Self::Accepted)
@@ -251,10 +233,7 @@ impl Resource for Proposal {
     }
 
     fn apply(id: &ProposalId, write: &Write<ProposalChange>, before: Option<Self>) -> Result<Plan<Self>> {
-        let done = |proposal: Self| {
-            let result = OpResult::Resource { id: proposal.id.to_string(), name: String::new() };
-            Ok(Plan { after: Some(proposal), result })
-        };
+        let done = |proposal: Self| Ok(Plan::stored(proposal));
         match (&write.change, before) {
             (ProposalChange::Create(new), None) => {
                 let cut = |reason: &String| Some(reason.chars().take(PROPOSAL_REASON_CHARS).collect());
@@ -281,7 +260,7 @@ impl Resource for Proposal {
             }
             (ProposalChange::Accept, Some(before)) => done(before.decided(write, ProposalState::Accepted)?),
             (ProposalChange::Reject, Some(before)) => done(before.decided(write, ProposalState::Rejected)?),
-            (ProposalChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (ProposalChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }
@@ -324,7 +303,7 @@ mod tests {
     #[test]
     fn the_stored_format_of_each_state_is_that_of_its_golden_file() {
         assert_golden("similar", proposal());
-        for state in ProposalState::ALL {
+        for &state in ProposalState::ALL {
             assert_golden(state.as_str(), in_state(state));
         }
     }
@@ -332,7 +311,7 @@ mod tests {
     #[test]
     fn each_change_of_each_state_leads_to_the_state_of_the_diagram_or_is_refused() {
         use ProposalState::{Accepted, Proposed, Rejected};
-        for state in ProposalState::ALL {
+        for &state in ProposalState::ALL {
             let before = in_state(state);
             assert_eq!((before.state, ProposalState::from_name(state.as_str())), (state, Some(state)));
             for (change, to) in [(ProposalChange::Accept, Accepted), (ProposalChange::Reject, Rejected)] {
@@ -359,7 +338,7 @@ mod tests {
 
     #[test]
     fn only_a_proposal_in_use_names_its_revisions() {
-        for state in ProposalState::ALL {
+        for &state in ProposalState::ALL {
             let found = in_state(state);
             let filter = ProposalFilter {
                 document: Some(document().id),
@@ -374,7 +353,7 @@ mod tests {
                 (state.is_in_use(), 2 * usize::from(state.is_in_use()))
             );
             let of_state = ProposalFilter { any_state: vec![state], ..ProposalFilter::default() };
-            for other in ProposalState::ALL {
+            for &other in ProposalState::ALL {
                 let listed = in_state(other).list_row().matches(&Proposal::conditions(&of_state));
                 assert_eq!(listed, other == state);
             }

@@ -19,6 +19,19 @@ pub struct Plan<R> {
     pub result: OpResult,
 }
 
+impl<R: Resource> Plan<R> {
+    /// Returns the plan that stores a resource and records its id and its label.
+    pub(crate) fn stored(after: R) -> Self {
+        let result = OpResult::Resource { id: after.id().to_string(), name: after.label().to_owned() };
+        Self { after: Some(after), result }
+    }
+
+    /// Returns the plan that leaves a tombstone.
+    pub(crate) fn deleted() -> Self {
+        Self { after: None, result: OpResult::Deleted }
+    }
+}
+
 /// Rows that remain after a deletion. The clean-up removes them in pages; an index keeps the deletion until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cleanup {

@@ -148,7 +148,7 @@ impl Resource for Schema {
                 }
                 done(schema, revised.is_some())
             }
-            (SchemaChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (SchemaChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_types::op::{OpResult, Write};
+use folio_types::op::Write;
 use folio_types::{DocumentId, Error, OrgId, Reason, Result, StackId, TagId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
@@ -363,10 +363,7 @@ impl Resource for Stack {
     }
 
     fn apply(id: &StackId, write: &Write<StackChange>, before: Option<Self>) -> Result<Plan<Self>> {
-        let done = |stack: Self| {
-            let result = OpResult::Resource { id: stack.id.to_string(), name: stack.name.clone() };
-            Ok(Plan { after: Some(stack), result })
-        };
+        let done = |stack: Self| Ok(Plan::stored(stack));
         let changed = |before: &Self, after: Self| done(after.changed(before, write.at));
         match (&write.change, before) {
             (StackChange::Create(new), None) => done(Self::created(id, write, new)),
@@ -379,7 +376,7 @@ impl Resource for Stack {
                 let completion = Completion { by: write.by.clone(), at: write.at, rows: *rows };
                 changed(&before, Self { completion: Some(completion), ..before.clone() })
             }
-            (StackChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (StackChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use folio_types::{Error, Reason, Result, Timestamp};
+use folio_types::{Error, Reason, Result, Timestamp, named_enum};
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
@@ -36,41 +36,22 @@ const NUMBER_RANGE: std::ops::Range<f64> = 1e-18..1e18;
 /// The time of day that completes a date for its check.
 const MIDNIGHT: &str = "T00:00:00Z";
 
-/// The type of the values of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ColumnType {
-    Text,
-    /// A decimal number.
-    Number,
-    Integer,
-    Boolean,
-    /// A day in the form `2026-12-31`.
-    Date,
-    /// One of the permitted values of the column.
-    Enum,
+named_enum! {
+    /// The type of the values of a column.
+    pub enum ColumnType {
+        Text = "text",
+        /// A decimal number.
+        Number = "number",
+        Integer = "integer",
+        Boolean = "boolean",
+        /// A day in the form `2026-12-31`.
+        Date = "date",
+        /// One of the permitted values of the column.
+        Enum = "enum",
+    }
 }
 
 impl ColumnType {
-    pub const ALL: [Self; 6] = [Self::Text, Self::Number, Self::Integer, Self::Boolean, Self::Date, Self::Enum];
-
-    /// Returns the name in tools and files.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Number => "number",
-            Self::Integer => "integer",
-            Self::Boolean => "boolean",
-            Self::Date => "date",
-            Self::Enum => "enum",
-        }
-    }
-
-    /// Returns the type with a name. None: no type has this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-
     /// Returns true if sums and averages of the values are defined.
     pub fn is_numeric(self) -> bool {
         matches!(self, Self::Number | Self::Integer)
@@ -359,7 +340,7 @@ pub(crate) mod tests {
         }
         let long = NewColumn { unit: Some("x".repeat(COLUMN_UNIT_CHARS + 1)), ..new("a", ColumnType::Text, &[]) };
         assert_eq!(of(vec![long]).unwrap_err(), "columns[0].unit");
-        for kind in ColumnType::ALL {
+        for &kind in ColumnType::ALL {
             assert_eq!(ColumnType::from_name(kind.as_str()), Some(kind));
         }
     }

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use folio_types::op::{OpKey, OpResult, Write};
-use folio_types::{DocumentId, Error, OrgId, Reason, Result, StackId, Timestamp, TurnId, UserId, plain_id};
+use folio_types::{DocumentId, Error, OrgId, Reason, Result, StackId, Timestamp, TurnId, UserId, named_enum, plain_id};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -36,38 +36,18 @@ impl StackRowId {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CellState {
-    /// An agent found no value in the document, or a person removed the value.
-    Empty,
-    /// An agent filled the value.
-    Filled,
-    /// A person entered the value.
-    Edited,
-    /// A person or the review rule approved the value.
-    Approved,
-    /// A person rejected the value.
-    Rejected,
-}
-
-impl CellState {
-    pub const ALL: [Self; 5] = [Self::Empty, Self::Filled, Self::Edited, Self::Approved, Self::Rejected];
-
-    /// Returns the name in filters and files.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Empty => "empty",
-            Self::Filled => "filled",
-            Self::Edited => "edited",
-            Self::Approved => "approved",
-            Self::Rejected => "rejected",
-        }
-    }
-
-    /// Returns the state with a name. None: no state has this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == name)
+named_enum! {
+    pub enum CellState {
+        /// An agent found no value in the document, or a person removed the value.
+        Empty = "empty",
+        /// An agent filled the value.
+        Filled = "filled",
+        /// A person entered the value.
+        Edited = "edited",
+        /// A person or the review rule approved the value.
+        Approved = "approved",
+        /// A person rejected the value.
+        Rejected = "rejected",
     }
 }
 
@@ -429,7 +409,7 @@ impl Resource for StackRow {
     }
 
     fn list_row(&self) -> ListRow {
-        let states = CellState::ALL.into_iter().filter(|state| self.count(*state) > 0);
+        let states = CellState::ALL.iter().copied().filter(|state| self.count(*state) > 0);
         let states = states.map(|state| term(CELL, state.as_str()));
         let review = self.is_waiting().then(|| term(REVIEW.0, REVIEW.1));
         let own = [parent_term(&self.stack), term(DOCUMENT, &self.document)];
@@ -484,7 +464,7 @@ impl Resource for StackRow {
             (StackRowChange::Review { columns, decision }, Some(before)) => {
                 done(before.clone().reviewed(write, columns, *decision)?.changed(&before, write.at))
             }
-            (StackRowChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (StackRowChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

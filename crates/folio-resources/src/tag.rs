@@ -1,6 +1,6 @@
 //! Tags: labels of documents and prompts.
 
-use folio_types::op::{OpResult, Write};
+use folio_types::op::Write;
 use folio_types::{Error, OrgId, Result, TagId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
@@ -90,10 +90,7 @@ impl Resource for Tag {
     }
 
     fn apply(id: &TagId, write: &Write<TagChange>, before: Option<Self>) -> Result<Plan<Self>> {
-        let done = |tag: Self| {
-            let result = OpResult::Resource { id: tag.id.to_string(), name: tag.name.clone() };
-            Ok(Plan { after: Some(tag), result })
-        };
+        let done = |tag: Self| Ok(Plan::stored(tag));
         match (&write.change, before) {
             (TagChange::Create { name, color, description }, None) => done(Self {
                 id: id.clone(),
@@ -117,7 +114,7 @@ impl Resource for Tag {
                 }
                 done(tag)
             }
-            (TagChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (TagChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

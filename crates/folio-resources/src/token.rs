@@ -159,7 +159,7 @@ impl Resource for TokenRecord {
                     Self { id, org, hash, user, role, name, scopes, platform, expires_at, created_at, created_by };
                 Ok(Plan { after: Some(token), result })
             }
-            (TokenChange::Revoke, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (TokenChange::Revoke, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

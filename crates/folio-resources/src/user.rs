@@ -175,7 +175,7 @@ impl Resource for User {
                 let (password, password_number) = (password.clone(), before.password_number + 1);
                 done(changed(&before, Self { password, password_number, ..before.clone() }))
             }
-            (UserChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (UserChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }

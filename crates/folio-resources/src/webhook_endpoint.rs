@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use folio_types::op::{OpResult, Write};
+use folio_types::op::Write;
 use folio_types::{Error, OrgId, Result, Secret, Timestamp, UserId, plain_id};
 use serde::{Deserialize, Serialize};
 
@@ -167,10 +167,7 @@ impl Resource for WebhookEndpoint {
     }
 
     fn apply(id: &WebhookEndpointId, write: &Write<WebhookEndpointChange>, before: Option<Self>) -> Result<Plan<Self>> {
-        let done = |endpoint: Self| {
-            let result = OpResult::Resource { id: endpoint.id.to_string(), name: endpoint.url.clone() };
-            Ok(Plan { after: Some(endpoint), result })
-        };
+        let done = |endpoint: Self| Ok(Plan::stored(endpoint));
         let changed = |before: &Self, after: Self| match after == *before {
             true => after,
             false => Self { version: before.version + 1, updated_at: write.at, ..after },
@@ -204,7 +201,7 @@ impl Resource for WebhookEndpoint {
             (WebhookEndpointChange::Report { error }, Some(before)) => {
                 done(changed(&before, before.clone().reported(error.as_deref(), write.at)))
             }
-            (WebhookEndpointChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            (WebhookEndpointChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }
     }
@@ -212,7 +209,7 @@ impl Resource for WebhookEndpoint {
 
 #[cfg(test)]
 mod tests {
-    use folio_types::op::Expected;
+    use folio_types::op::{Expected, OpResult};
 
     use super::*;
     use crate::golden::{assert_golden, org, user};
@@ -306,7 +303,7 @@ mod tests {
         let (key, expected) = ("delete".parse().unwrap(), Expected::Version(2));
         let write = Write::by_platform(org(), key, endpoint.updated_at, expected, WebhookEndpoint::DELETE);
         let plan = |before| WebhookEndpoint::apply(&endpoint.id, &write, before);
-        assert_eq!(plan(Some(endpoint.clone())).unwrap(), Plan { after: None, result: OpResult::Deleted });
+        assert_eq!(plan(Some(endpoint.clone())).unwrap(), Plan::deleted());
         assert_eq!(plan(None).unwrap_err().reason, folio_types::Reason::NotFound);
     }
 

@@ -1,6 +1,5 @@
 //! The context of a suite: an organization of its own, a clock, fresh op keys, and resources created in one line.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -265,17 +264,8 @@ pub(crate) fn blob_key(org: &OrgId, document: &DocumentId) -> BlobKey {
 
 pub(crate) fn create_document(name: &str, tags: &[TagId]) -> DocumentChange {
     DocumentChange::Create(NewDocument {
-        name: name.to_owned(),
-        media_type: "text/plain".to_owned(),
-        size: 5,
-        sha256: Digest::of(b"hello").as_str().to_owned(),
-        blob: BlobId::derive(&[name]),
-        is_protected: false,
-        has_auto_create: false,
-        auto_create_budget: None,
-        part: None,
         tags: tags.to_vec(),
-        metadata: BTreeMap::new(),
+        ..NewDocument::file(name, "text/plain", b"hello", BlobId::derive(&[name]))
     })
 }
 

@@ -8,7 +8,7 @@ use folio_resources::{
     ExtractionChange, LinkCollector, LinkKey, NewDocument, NewQuestion,
 };
 use folio_types::op::Expected;
-use folio_types::{BlobId, BudgetPart, BudgetRoot, Digest, DocumentId, OrgId, TurnId, limits};
+use folio_types::{BlobId, BudgetPart, BudgetRoot, DocumentId, OrgId, TurnId, limits};
 use serde_json::json;
 
 use super::context::{Context, create_extraction, done};
@@ -34,17 +34,9 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
     let context = Context::new(stores.clone(), "filled-document", nonce).since(SECONDS);
     let (document, name) = (context.document_id(), format!("the {word}.txt"));
     let new = NewDocument {
-        name: name.clone(),
-        media_type: "text/plain".to_owned(),
-        size: 5,
-        sha256: Digest::of(b"hello").as_str().to_owned(),
-        blob: BlobId::derive(&[&name]),
-        is_protected: false,
-        has_auto_create: false,
-        auto_create_budget: None,
-        part: None,
         tags: vec![context.tag("tag").await?],
         metadata: BTreeMap::from([("subject".to_owned(), word.to_owned())]),
+        ..NewDocument::file(name.clone(), "text/plain", b"hello", BlobId::derive(&[&name]))
     };
     let write = context.write(Expected::Absent, DocumentChange::Create(new))?;
     context.record::<Document, _>(&document, &write).await?;

@@ -38,9 +38,8 @@ impl AuditStore for Audits {
         newest_first: bool,
         limit: usize,
     ) -> Result<Vec<AuditEntry>> {
-        let mut after_low = keys::audit(org, low);
-        after_low.push(0);
-        let range = Range::prefix(Space::Records, keys::audits(org)).from(after_low).before(keys::audit(org, high));
+        let (low, high) = (keys::audit(org, low), keys::audit(org, high));
+        let range = Range::prefix(Space::Records, keys::audits(org)).after(low).before(high);
         self.0.scan(move |view| view.values(range.reversed(newest_first), limit)).await
     }
 }

@@ -43,9 +43,7 @@ impl CreditStore for Credits {
     async fn entries(&self, org: &OrgId, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<AccountEntry>> {
         let mut range = Range::prefix(Space::Records, keys::account_entry(org, prefix));
         if let Some(after) = after {
-            let mut from = keys::account_entry(org, after);
-            from.push(0);
-            range = range.from(from);
+            range = range.after(keys::account_entry(org, after));
         }
         self.0.scan(move |view| view.values(range, limit)).await
     }

@@ -235,6 +235,17 @@ impl Engine {
         spans::measured(SYSTEM, "write_lazily", self.send(0, false, run)).await
     }
 
+    /// Removes keys as [`Self::write_lazily`] does.
+    pub(crate) async fn remove_lazily(&self, space: Space, keys: Vec<Vec<u8>>) -> Result<()> {
+        self.write_lazily(move |transaction| {
+            for key in keys {
+                transaction.remove(space, key);
+            }
+            Ok(())
+        })
+        .await
+    }
+
     async fn send<T, F>(&self, bytes: usize, durable: bool, run: F) -> Result<T>
     where
         T: Send + 'static,

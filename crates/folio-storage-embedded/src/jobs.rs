@@ -77,23 +77,14 @@ impl JobRecordStore for Jobs {
     async fn open(&self, after: Option<&OpenJobRow>, limit: usize) -> Result<Vec<OpenJobRow>> {
         let mut range = Range::prefix(Space::System, keys::open_jobs());
         if let Some(after) = after {
-            let mut key = keys::open_job(after);
-            key.push(0);
-            range = range.from(key);
+            range = range.after(keys::open_job(after));
         }
         self.0.scan(move |view| view.values(range, limit)).await
     }
 
     async fn remove_open(&self, rows: &[OpenJobRow]) -> Result<()> {
         let keys: Vec<_> = rows.iter().map(keys::open_job).collect();
-        self.0
-            .write_lazily(move |transaction| {
-                for key in keys {
-                    transaction.remove(Space::System, key);
-                }
-                Ok(())
-            })
-            .await
+        self.0.remove_lazily(Space::System, keys).await
     }
 
     async fn compact_open(&self) -> Result<()> {

@@ -127,12 +127,7 @@ impl Listing<'_> {
         if let Some((_, suffix)) = after {
             let mut at = self.prefix.clone();
             at.extend_from_slice(&suffix);
-            if newest_first {
-                range = range.before(at);
-            } else {
-                at.push(0);
-                range = range.from(at);
-            }
+            range = if newest_first { range.before(at) } else { range.after(at) };
         }
         let (mut skip, mut rows) = (request.skip, Vec::new());
         reads.walk(range, &mut |key, bytes| {

@@ -20,22 +20,13 @@ pub(crate) struct OpenTurns(pub(crate) Arc<Engine>);
 impl OpenTurnStore for OpenTurns {
     async fn remove(&self, rows: &[OpenTurnRow]) -> Result<()> {
         let keys: Vec<_> = rows.iter().map(keys::open_turn).collect();
-        self.0
-            .write_lazily(move |transaction| {
-                for key in keys {
-                    transaction.remove(Space::System, key);
-                }
-                Ok(())
-            })
-            .await
+        self.0.remove_lazily(Space::System, keys).await
     }
 
     async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>> {
         let mut range = Range::prefix(Space::System, keys::open_turns());
         if let Some(after) = after {
-            let mut key = keys::open_turn(after);
-            key.push(0);
-            range = range.from(key);
+            range = range.after(keys::open_turn(after));
         }
         self.0.scan(move |view| view.values(range, limit)).await
     }

@@ -35,6 +35,12 @@ impl Range {
         self
     }
 
+    /// Starts with the key that follows `key`.
+    pub(crate) fn after(self, mut key: Vec<u8>) -> Self {
+        key.push(0);
+        self.from(key)
+    }
+
     pub(crate) fn before(mut self, end: Vec<u8>) -> Self {
         self.end = self.end.min(end);
         self

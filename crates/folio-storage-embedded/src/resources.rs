@@ -231,7 +231,7 @@ impl ResourceExecutor for Resources {
             .from(keys::deleted_at(kind.name, *times.start()))
             .before(end);
         if let Some(DeletionRow { org, id, at }) = after {
-            range = range.from([keys::deleted(kind.name, *at, org, id).as_slice(), &[0]].concat());
+            range = range.after(keys::deleted(kind.name, *at, org, id));
         }
         self.0.scan(move |view| view.values(range, limit)).await
     }

@@ -39,9 +39,7 @@ impl RowStore for Rows {
 
     async fn list_after(&self, org: &OrgId, group: &str, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>> {
         let prefix = keys::rows(org, group);
-        // The key that follows the key of the row `after`.
-        let start = [keys::row(org, group, after), vec![0]].concat();
-        let range = Range::prefix(Space::Records, prefix.clone()).from(start);
+        let range = Range::prefix(Space::Records, prefix.clone()).after(keys::row(org, group, after));
         self.0
             .scan(move |view| {
                 let mut found = Vec::new();
@@ -83,12 +81,7 @@ impl RowStore for Rows {
 
     async fn remove(&self, org: &OrgId, group: &str, key: &str) -> Result<()> {
         let key = keys::row(org, group, key);
-        self.0
-            .write_lazily(move |transaction| {
-                transaction.remove(Space::Records, key);
-                Ok(())
-            })
-            .await
+        self.0.remove_lazily(Space::Records, vec![key]).await
     }
 
     async fn remove_group(&self, org: &OrgId, group: &str) -> Result<()> {

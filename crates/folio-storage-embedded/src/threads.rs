@@ -133,7 +133,7 @@ impl ThreadStore for Threads {
             let Some(last) = keys.last().cloned() else { return Ok(()) };
             let org = org.clone();
             self.0.write(move |transaction| expire_all(transaction, &org, &keys, start, at)).await?;
-            range = range.from([last, vec![0]].concat());
+            range = range.after(last);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use folio_history::job::{JobHeader, JobItem};
 use folio_metering::Share;
-use folio_types::{BudgetPart, Result};
+use folio_types::{BudgetPart, Error, Result};
 
 use crate::tool::ToolResources;
 
@@ -18,6 +18,26 @@ pub async fn part_of_item(resources: &ToolResources, job: &JobHeader, item: u32)
     let ended = |child: &str| child.parse::<u32>().is_ok_and(|item| has_ended(job, item));
     resources.budget(job.org(), part.clone()).grant(Share::Equal { open }, ended).await?;
     Ok(Some(part))
+}
+
+/// Returns the part of an item to the job after an attempt with this outcome, unless another attempt follows: a turn that waits or is
+/// interrupted continues with its part, also outside of an attempt.
+///
+/// # Errors
+/// That of the outcome; otherwise `STORE_UNAVAILABLE`: the next attempt finds the outcome and returns the part.
+pub async fn return_part_of_item<T>(
+    resources: &ToolResources,
+    job: &JobHeader,
+    part: Option<BudgetPart>,
+    outcome: Result<T>,
+    is_last_attempt: impl Fn(&Error) -> bool,
+) -> Result<T> {
+    let is_attempted_again = outcome.as_ref().is_err_and(|error| !is_last_attempt(error));
+    let returned = match part.filter(|_| !is_attempted_again) {
+        Some(part) => resources.budget(job.org(), part).take_back().await,
+        None => Ok(()),
+    };
+    outcome.and_then(|outcome| returned.map(|()| outcome))
 }
 
 /// Returns the part of an ended job, with those of its items, to the budget of the turn that created the job. If the job is the
@@ -43,7 +63,7 @@ mod tests {
     use std::time::Duration;
 
     use folio_history::job::{ItemState, JobPages, NewJob};
-    use folio_types::{Error, JobId, OrgId, Principal, Reason, Role, Timestamp, UserId};
+    use folio_types::{JobId, OrgId, Principal, Reason, Role, Timestamp, UserId};
     use serde_json::json;
 
     use super::*;

@@ -10,7 +10,7 @@ use folio_storage::Stores;
 use folio_storage::value::DocumentLink;
 use folio_types::{Error, OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::arguments::{optional, required, text};
@@ -21,29 +21,17 @@ use crate::tool::{CallContext, Tool, ToolError};
 /// Number of links that are resolved concurrently.
 const RESOLVED_AT_ONCE: usize = 16;
 
-/// The status of a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LinkStatus {
-    /// The target refers to one document.
-    Matched,
-    /// The target refers to several documents.
-    Ambiguous,
-    /// The organization has no such document.
-    Missing,
-    /// The target is no document, such as an e-mail address.
-    NotADocument,
-}
-
-impl LinkStatus {
-    /// Returns the name in results of tools.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Matched => "matched",
-            Self::Ambiguous => "ambiguous",
-            Self::Missing => "missing",
-            Self::NotADocument => "not_a_document",
-        }
+folio_types::named_enum! {
+    /// The status of a target.
+    pub enum LinkStatus {
+        /// The target refers to one document.
+        Matched = "matched",
+        /// The target refers to several documents.
+        Ambiguous = "ambiguous",
+        /// The organization has no such document.
+        Missing = "missing",
+        /// The target is no document, such as an e-mail address.
+        NotADocument = "not_a_document",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Exact parsing of JSON: a number that would lose digits is an error.
+//! Exact parsing of JSON: a number that would lose digits is an error. The size of a value as JSON.
 
 use serde_json::{Number, Value};
 
@@ -32,6 +32,24 @@ pub enum ParseError {
 pub fn read(text: &str) -> Result<Value, ParseError> {
     scan(text)?;
     serde_json::from_str(text).map_err(ParseError::Syntax)
+}
+
+/// Returns the size of a value as JSON without serializing it into memory. None: it cannot be serialized.
+pub fn size(value: &impl serde::Serialize) -> Option<usize> {
+    struct Counter(usize);
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, value).ok()?;
+    Some(counter.0)
 }
 
 /// Checks the nesting, before the parser uses stack, and that no number loses digits.

@@ -1,6 +1,7 @@
 //! Enums whose values have a name in the API and in stored values.
 
-/// Declares an enum with the name of each value. Defines `ALL`, `as_str`, `from_name` and the serialization by name.
+/// Declares an enum with the name of each value. Defines `ALL`, `as_str`, `from_name`, `names` and the serialization by name.
+#[macro_export]
 macro_rules! named_enum {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $value:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*
@@ -20,6 +21,11 @@ macro_rules! named_enum {
             /// None: this version does not define the name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|value| value.as_str() == name)
+            }
+
+            /// Returns the names of all values, in their order.
+            pub fn names() -> Vec<&'static str> {
+                Self::ALL.iter().map(|value| value.as_str()).collect()
             }
         }
     };

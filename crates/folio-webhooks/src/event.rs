@@ -10,7 +10,8 @@ use folio_resources::{
 use folio_storage::IngestUpdate;
 use folio_types::op::OpKey;
 use folio_types::{
-    DocumentId, Error, ExtractionId, JobId, OrgId, ProposalId, Reason, Result, ThreadId, Timestamp, TurnId, plain_id,
+    DocumentId, Error, ExtractionId, JobId, OrgId, ProposalId, Reason, Result, ThreadId, Timestamp, TurnId, named_enum,
+    plain_id,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -24,41 +25,25 @@ plain_id!(
     EventId, "evt", "event"
 );
 
-macro_rules! event_types {
-    ($($(#[$doc:meta])* $value:ident = $name:literal,)+) => {
-        /// The types of events. Endpoints may also name types that this version does not know.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum EventType {
-            $($(#[$doc])* $value,)+
-        }
-
-        impl EventType {
-            pub const ALL: &'static [Self] = &[$(Self::$value,)+];
-
-            /// Returns the name in endpoints and bodies.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$value => $name,)+ }
-            }
-        }
-    };
-}
-
-event_types! {
-    /// The text of a document can be read.
-    DocumentReady = "document.ready",
-    /// The text of a document could not be read, or the document has none.
-    DocumentFailed = "document.failed",
-    /// A prompt run stored an extraction.
-    ExtractionCompleted = "extraction.completed",
-    /// A proposal waits for a decision.
-    ProposalReady = "proposal.ready",
-    /// A turn waits for decisions, an extraction for a reviewer, a proposal for a decision, or a question for an answer.
-    InboxWaiting = "inbox.waiting",
-    TurnFailed = "turn.failed",
-    /// A job that runs a prompt on documents has ended.
-    BatchFinished = "batch.finished",
-    /// A user tests an endpoint. Endpoints do not name this type.
-    Test = "webhook.test",
+named_enum! {
+    /// The types of events. Endpoints may also name types that this version does not know.
+    pub enum EventType {
+        /// The text of a document can be read.
+        DocumentReady = "document.ready",
+        /// The text of a document could not be read, or the document has none.
+        DocumentFailed = "document.failed",
+        /// A prompt run stored an extraction.
+        ExtractionCompleted = "extraction.completed",
+        /// A proposal waits for a decision.
+        ProposalReady = "proposal.ready",
+        /// A turn waits for decisions, an extraction for a reviewer, a proposal for a decision, or a question for an answer.
+        InboxWaiting = "inbox.waiting",
+        TurnFailed = "turn.failed",
+        /// A job that runs a prompt on documents has ended.
+        BatchFinished = "batch.finished",
+        /// A user tests an endpoint. Endpoints do not name this type.
+        Test = "webhook.test",
+    }
 }
 
 /// An event of an organization. It contains ids, states and versions, and no content of documents or conversations.
@@ -105,13 +90,13 @@ impl Source {
 impl Event {
     /// Creates an event. `key`: the parts that distinguish the event from others of its type in the organization.
     fn new(r#type: EventType, org: &OrgId, key: &[&str], at: Timestamp, data: Value, source: Source) -> Self {
-        let parts: Vec<&str> = [r#type.name(), org.as_str()].into_iter().chain(key.iter().copied()).collect();
-        Self { id: EventId::derive(&parts), name: r#type.name().to_owned(), at, data, source: Some(source) }
+        let parts: Vec<&str> = [r#type.as_str(), org.as_str()].into_iter().chain(key.iter().copied()).collect();
+        Self { id: EventId::derive(&parts), name: r#type.as_str().to_owned(), at, data, source: Some(source) }
     }
 
     /// Creates the event of a test. `request`: identifies the request.
     pub fn test(org: &OrgId, endpoint: &WebhookEndpointId, request: &[&str], at: Timestamp) -> Self {
-        let name = EventType::Test.name();
+        let name = EventType::Test.as_str();
         let parts: Vec<&str> = [name, endpoint.as_str()].into_iter().chain(request.iter().copied()).collect();
         let data = json!({ "organization_id": org, "webhook_endpoint_id": endpoint });
         Self { id: EventId::derive(&parts), name: name.to_owned(), at, data, source: None }
@@ -456,7 +441,7 @@ mod tests {
 
     #[test]
     fn names_of_types_are_unique_and_of_the_form_of_endpoints() {
-        let names: Vec<String> = EventType::ALL.iter().map(|known| known.name().to_owned()).collect();
+        let names: Vec<String> = EventType::names().into_iter().map(str::to_owned).collect();
         let distinct = folio_resources::check_event_types("f", names.clone()).unwrap();
         assert_eq!(distinct.len(), names.len());
     }

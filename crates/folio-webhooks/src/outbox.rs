@@ -77,7 +77,7 @@ impl Outbox {
     /// Returns true if an enabled endpoint of the organization receives one of these types.
     pub(crate) async fn has_endpoints(&self, org: &OrgId, types: &[EventType]) -> Result<bool> {
         let subscriptions = self.subscriptions(org).await?;
-        Ok(types.iter().any(|known| subscriptions.iter().any(|found| found.event_types.contains(known.name()))))
+        Ok(types.iter().any(|known| subscriptions.iter().any(|found| found.event_types.contains(known.as_str()))))
     }
 
     /// Reads the endpoints of an organization again at the next event.

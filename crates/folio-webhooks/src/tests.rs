@@ -1,6 +1,6 @@
 //! Tests of deliveries on the embedded store, with a receiver on the loopback interface.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -150,17 +150,9 @@ impl Sandbox {
 
     async fn create_document_with(&self, has_auto_create: bool) {
         let create = DocumentChange::Create(NewDocument {
-            name: "a.txt".into(),
-            media_type: "text/plain".into(),
-            size: 1,
-            sha256: "00".into(),
-            blob: BlobId::derive(&["b"]),
-            is_protected: false,
             has_auto_create,
             auto_create_budget: has_auto_create.then_some(7),
-            part: None,
-            tags: Vec::new(),
-            metadata: BTreeMap::new(),
+            ..NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"]))
         });
         let key = "document".parse().unwrap();
         let write = Write::by_platform(self.org.clone(), key, self.environment.now(), Expected::Absent, create);

@@ -8,7 +8,7 @@ use folio_jobs::{ItemTask, JobKind};
 use folio_resources::Prompt;
 use folio_tools::ToolResources;
 use folio_tools::extraction::{ItemProgress, JOB_KIND, JobInput, agent_run_of_item, check_succeeded, run_job_item};
-use folio_tools::item_budgets::{part_of_item, return_parts};
+use folio_tools::item_budgets::{part_of_item, return_part_of_item, return_parts};
 use folio_types::{BudgetPart, Result, Role};
 use serde_json::Value;
 
@@ -69,25 +69,17 @@ impl JobKind for ExtractionJobs {
         let subject = task.subject()?;
         let part = self.part_of(&task).await?;
         let ItemTask { job, principal, run, steps, .. } = &task;
-        let budget = part.clone().map(|part| self.resources.budget(&principal.org, part));
-        let resources = match &budget {
-            Some(budget) => self.resources.clone().paid_from(budget.clone()),
+        let resources = match part.clone() {
+            Some(part) => self.resources.clone().paid_from(self.resources.budget(&principal.org, part)),
             None => self.resources.clone(),
         };
-        let progress = run_job_item(&resources, principal, run, subject, &job.input, steps.clone(), part).await;
+        let progress = run_job_item(&resources, principal, run, subject, &job.input, steps.clone(), part.clone()).await;
         let outcome = match progress {
             Ok(ItemProgress::Done(outcome)) => Ok(outcome),
             Ok(ItemProgress::Agent(extraction, input)) => self.agent.run(&task, &extraction, &input).await,
             Err(error) => Err(error),
         };
-        // The turn of a run that waits or is interrupted continues with the part, also outside of an attempt.
-        let is_attempted_again = outcome.as_ref().is_err_and(|error| !task.is_last_attempt(error));
-        let returned = match budget.filter(|_| !is_attempted_again) {
-            Some(budget) => budget.take_back().await,
-            None => Ok(()),
-        };
-        // If the part was not returned, the next attempt finds the extraction and returns the part.
-        outcome.and_then(|outcome| returned.map(|()| outcome))
+        return_part_of_item(&self.resources, job, part, outcome, |error| task.is_last_attempt(error)).await
     }
 
     /// Ends the runs of the agent that the items left open. The part of an ended job, with those of its items, returns to the

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use folio_history::job::{ItemState, JobHeader, STACK_FILL_KIND, STACK_PLAN_KIND, StackFillInput, StackPlanInput};
 use folio_jobs::{ItemTask, JobKind};
 use folio_tools::ToolResources;
-use folio_tools::item_budgets::{part_of_item, return_parts};
+use folio_tools::item_budgets::{part_of_item, return_part_of_item, return_parts};
 use folio_tools::stack::{FillRun, FillStart, check_filled, plan_fill, start_fill};
 use folio_types::{DocumentId, Error, Reason, Result, Role, StackId};
 use serde_json::Value;
@@ -32,21 +32,14 @@ impl JobKind for StackFillJobs {
 
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
         let part = part_of_item(&self.resources, &task.job, task.run.item).await?;
-        let budget = part.clone().map(|part| self.resources.budget(&task.principal.org, part));
         let (document, input): (DocumentId, StackFillInput) = (task.subject()?.parse()?, task.job.read_input()?);
-        let started = start_fill(&self.resources, &task.principal, &task.job.id, &document, &input, part).await;
+        let started = start_fill(&self.resources, &task.principal, &task.job.id, &document, &input, part.clone()).await;
         let outcome = match started {
             Ok(FillStart::Done(outcome)) => Ok(outcome),
             Ok(FillStart::Run(run)) => self.run(&task, &run).await,
             Err(error) => Err(error),
         };
-        // A turn that waits or is interrupted continues with its part, also outside of an attempt.
-        let is_attempted_again = outcome.as_ref().is_err_and(|error| !task.is_last_attempt(error));
-        let returned = match budget.filter(|_| !is_attempted_again) {
-            Some(budget) => budget.take_back().await,
-            None => Ok(()),
-        };
-        outcome.and_then(|outcome| returned.map(|()| outcome))
+        return_part_of_item(&self.resources, &task.job, part, outcome, |error| task.is_last_attempt(error)).await
     }
 
     /// Cancels the turns that the items left open. The parts of the items return to the budget of the job.

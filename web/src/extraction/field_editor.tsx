@@ -1,5 +1,5 @@
 import { ActionIcon, Group, Select, Textarea, TextInput } from "@mantine/core";
-import { useState, type KeyboardEvent } from "react";
+import { useValueEditor } from "../json/value_editor.js";
 import type { Field, Json } from "./fields.js";
 import { textOf, valueOf } from "./value.js";
 
@@ -12,25 +12,13 @@ interface FieldEditorProps {
 
 /** Edits a value. Keys: Enter saves, Escape leaves the value unchanged. */
 export function FieldEditor({ field, isBusy, onSave, onCancel }: FieldEditorProps) {
-  const [text, setText] = useState(() => textOf(field.value, field.type));
-  const [problem, setProblem] = useState<string>();
-  const save = () => {
-    const parsed = valueOf(field, text);
-    if ("problem" in parsed) setProblem(parsed.problem);
-    else onSave(parsed.value);
+  const submit = (typed: string) => {
+    const parsed = valueOf(field, typed);
+    if ("problem" in parsed) return parsed.problem;
+    onSave(parsed.value);
+    return undefined;
   };
-  const onKeyDown = (event: KeyboardEvent) => {
-    // Both keys also end the composition of CJK text.
-    if (event.nativeEvent.isComposing) return;
-    if (event.key === "Escape") onCancel();
-    if (event.key !== "Enter" || event.shiftKey) return;
-    event.preventDefault();
-    save();
-  };
-  const change = (next: string) => {
-    setText(next);
-    setProblem(undefined);
-  };
+  const { text, problem, save, change, onKeyDown } = useValueEditor(() => textOf(field.value, field.type), submit, onCancel);
   const shared = { "aria-label": `Value of ${field.label}`, error: problem, size: "xs", flex: 1, autoFocus: true } as const;
   return (
     <Group gap={4} wrap="nowrap" align="flex-start" flex={1}>

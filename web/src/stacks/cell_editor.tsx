@@ -1,6 +1,6 @@
 import { Button, Group, Select, Textarea } from "@mantine/core";
 import { v1 } from "folio-client";
-import { useState, type KeyboardEvent } from "react";
+import { useValueEditor } from "../json/value_editor.js";
 import { textOf, valueOf } from "./cells.js";
 
 interface CellEditorProps {
@@ -14,25 +14,13 @@ interface CellEditorProps {
 
 /** Edits the value of a cell. Keys: Enter saves, Escape leaves the value unchanged. */
 export function CellEditor({ column, valueJson, isBusy, onSave, onCancel }: CellEditorProps) {
-  const [text, setText] = useState(() => textOf(valueJson));
-  const [problem, setProblem] = useState<string>();
-  const save = () => {
-    const typed = valueOf(column, text);
-    if ("problem" in typed) setProblem(typed.problem);
-    else onSave(typed.json);
+  const submit = (typed: string) => {
+    const parsed = valueOf(column, typed);
+    if ("problem" in parsed) return parsed.problem;
+    onSave(parsed.json);
+    return undefined;
   };
-  const onKeyDown = (event: KeyboardEvent) => {
-    // Both keys also end the composition of CJK text.
-    if (event.nativeEvent.isComposing) return;
-    if (event.key === "Escape") onCancel();
-    if (event.key !== "Enter" || event.shiftKey) return;
-    event.preventDefault();
-    save();
-  };
-  const change = (next: string) => {
-    setText(next);
-    setProblem(undefined);
-  };
+  const { text, problem, save, change, onKeyDown } = useValueEditor(() => textOf(valueJson), submit, onCancel);
   const shared = { "aria-label": `Value of ${column.name}`, error: problem, size: "xs", flex: 1, miw: 200, autoFocus: true } as const;
   const choices = choicesOf(column);
   return (

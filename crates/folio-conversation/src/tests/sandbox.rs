@@ -67,19 +67,7 @@ impl Base {
     pub(super) async fn upload(&self, name: &str, text: &str) -> DocumentId {
         let (org, now) = (&self.principal.org, self.environment.now());
         let id = DocumentId::generate(&*self.environment);
-        let change = DocumentChange::Create(NewDocument {
-            name: name.to_owned(),
-            media_type: "application/pdf".to_owned(),
-            size: 1,
-            sha256: Digest::of(text.as_bytes()).to_string(),
-            blob: BlobId::derive(&[name]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            tags: vec![],
-            metadata: Default::default(),
-        });
+        let change = DocumentChange::Create(NewDocument::file(name, "application/pdf", b"x", BlobId::derive(&[name])));
         let key = RequestId::generate(&*self.environment);
         let write = Write::by_platform(org.clone(), key, now, Expected::Absent, change);
         self.stores.of::<Document>().decide(&id, write).await.unwrap();

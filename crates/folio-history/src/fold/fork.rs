@@ -179,22 +179,5 @@ fn entry(messages: Vec<Message>, working: &WorkingState) -> Entry {
 
 /// Returns the size of a value as JSON without serializing it into memory. `usize::MAX` if it cannot be serialized.
 pub fn json_bytes(value: &impl serde::Serialize) -> usize {
-    let mut counter = Counter(0);
-    match serde_json::to_writer(&mut counter, value) {
-        Ok(()) => counter.0,
-        Err(_) => usize::MAX,
-    }
-}
-
-struct Counter(usize);
-
-impl std::io::Write for Counter {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 = self.0.saturating_add(bytes.len());
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    folio_types::json::size(value).unwrap_or(usize::MAX)
 }

@@ -24,7 +24,7 @@ use folio_tools::{CallContext, DocumentScope, Registry, ToolError, ToolKind};
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::models::ModelOptions;
 use folio_types::op::{Expected, Write, WriteOutcome};
-use folio_types::{BlobId, BudgetUse, CallId, Digest, Environment as _, JobId, OrgId, TurnId};
+use folio_types::{BlobId, BudgetUse, CallId, Environment as _, JobId, OrgId, TurnId};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -247,17 +247,8 @@ impl Fixture {
 async fn add_document(knowledge: &Knowledge, org: &OrgId, at: folio_types::Timestamp) -> DocumentId {
     let id = DocumentId::derive(&["contract"]);
     let new = NewDocument {
-        name: "contract.txt".to_owned(),
-        media_type: "text/plain".to_owned(),
-        size: 1,
-        sha256: Digest::of(b"contract").as_str().to_owned(),
-        blob: BlobId::derive(&["contract"]),
-        is_protected: false,
-        has_auto_create: false,
-        auto_create_budget: None,
-        part: None,
-        tags: Vec::new(),
         metadata: BTreeMap::from([("customer".to_owned(), "Acme".to_owned())]),
+        ..NewDocument::file("contract.txt", "text/plain", b"x", BlobId::derive(&["contract"]))
     };
     let write =
         Write::by_platform(org.clone(), "create".parse().unwrap(), at, Expected::Absent, DocumentChange::Create(new));

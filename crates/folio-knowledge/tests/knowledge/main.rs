@@ -202,17 +202,8 @@ impl Sandbox {
     async fn create(&self, name: &str, text: &str) -> DocumentId {
         let id = DocumentId::derive(&[name]);
         let new = NewDocument {
-            name: name.to_owned(),
-            media_type: "text/plain".to_owned(),
-            size: 1,
-            sha256: "00".to_owned(),
-            blob: BlobId::derive(&[name]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            tags: Vec::new(),
             metadata: BTreeMap::from([("kind".to_owned(), "manual".to_owned())]),
+            ..NewDocument::file(name, "text/plain", b"x", BlobId::derive(&[name]))
         };
         self.change::<Document>(&self.org, &id, Expected::Absent, DocumentChange::Create(new)).await;
         self.set_text(&id, text).await;

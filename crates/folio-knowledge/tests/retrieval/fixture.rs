@@ -107,17 +107,9 @@ impl Fixture {
     pub(crate) async fn add_tagged(&self, org: &OrgId, name: &str, lines: &[&str], tags: &[TagId]) -> DocumentId {
         let id = DocumentId::derive(&[org.as_str(), name]);
         let new = NewDocument {
-            name: name.to_owned(),
-            media_type: "application/pdf".to_owned(),
-            size: 1,
-            sha256: Digest::of(name.as_bytes()).as_str().to_owned(),
-            blob: BlobId::derive(&[name]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
             tags: tags.to_vec(),
             metadata: BTreeMap::from([("customer".to_owned(), "Acme".to_owned())]),
+            ..NewDocument::file(name, "application/pdf", b"x", BlobId::derive(&[name]))
         };
         self.write(org, &id, Expected::Absent, DocumentChange::Create(new)).await;
         self.read_text(org, &id, lines).await;

@@ -10,7 +10,7 @@ use folio_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use folio_types::op::Target;
-use folio_types::{CallId, Error, Reason, Result, UserId};
+use folio_types::{CallId, Error, Reason, Result, UserId, named_enum};
 
 pub use redact::{REDACTED_BYTES, RedactedArguments};
 
@@ -49,56 +49,27 @@ pub struct AuditEntry {
     pub token_creator: Option<UserId>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AuditKind {
-    /// A user approved a call.
-    CallApproved,
-    /// A user approved a call with changed arguments.
-    CallEdited,
-    /// A user rejected a call.
-    CallRejected,
-    /// A call that writes ran without an approval.
-    CallAllowed,
-    /// A rule of the policy denied a call.
-    CallDenied,
-    /// A call ended, with its outcome.
-    CallEffect,
-    /// An administrator requested a change. Without a following entry, it is unknown whether the change was made
-    /// completely, partly or not at all.
-    ChangeRequested,
-    /// The change was made.
-    ChangeApplied,
-    /// The change was refused, or failed before anything was written.
-    ChangeFailed,
-}
-
-impl AuditKind {
-    pub const ALL: [Self; 9] = [
-        Self::CallApproved,
-        Self::CallEdited,
-        Self::CallRejected,
-        Self::CallAllowed,
-        Self::CallDenied,
-        Self::CallEffect,
-        Self::ChangeRequested,
-        Self::ChangeApplied,
-        Self::ChangeFailed,
-    ];
-
-    /// Returns the name in keys, filters and exports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CallApproved => "call_approved",
-            Self::CallEdited => "call_edited",
-            Self::CallRejected => "call_rejected",
-            Self::CallAllowed => "call_allowed",
-            Self::CallDenied => "call_denied",
-            Self::CallEffect => "call_effect",
-            Self::ChangeRequested => "change_requested",
-            Self::ChangeApplied => "change_applied",
-            Self::ChangeFailed => "change_failed",
-        }
+named_enum! {
+    pub enum AuditKind {
+        /// A user approved a call.
+        CallApproved = "call_approved",
+        /// A user approved a call with changed arguments.
+        CallEdited = "call_edited",
+        /// A user rejected a call.
+        CallRejected = "call_rejected",
+        /// A call that writes ran without an approval.
+        CallAllowed = "call_allowed",
+        /// A rule of the policy denied a call.
+        CallDenied = "call_denied",
+        /// A call ended, with its outcome.
+        CallEffect = "call_effect",
+        /// An administrator requested a change. Without a following entry, it is unknown whether the change was made
+        /// completely, partly or not at all.
+        ChangeRequested = "change_requested",
+        /// The change was made.
+        ChangeApplied = "change_applied",
+        /// The change was refused, or failed before anything was written.
+        ChangeFailed = "change_failed",
     }
 }
 
@@ -222,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_named_as_it_is_stored() {
-        for kind in AuditKind::ALL {
+        for &kind in AuditKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
         }
     }

@@ -1,7 +1,5 @@
 //! Every row of the decision table, and the plan of each kind of change.
 
-use std::collections::BTreeMap;
-
 use folio_types::{
     BlobId, CallId, DocumentId, ExtractionId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId, ThreadId,
     TurnId, UserId,
@@ -361,17 +359,8 @@ fn a_deletion_of_any_kind_leaves_a_tombstone_and_requires_the_resource() {
 fn an_update_of_a_document_removes_the_references_of_its_old_tags() {
     let id = DocumentId::derive(&["document"]);
     let new = NewDocument {
-        name: "a.txt".into(),
-        media_type: "text/plain".into(),
-        size: 5,
-        sha256: String::new(),
-        blob: BlobId::derive(&["blob"]),
-        is_protected: false,
-        has_auto_create: false,
-        auto_create_budget: None,
-        part: None,
         tags: tags(&["one", "two"]),
-        metadata: BTreeMap::new(),
+        ..NewDocument::file("a.txt", "text/plain", b"hello", BlobId::derive(&["blob"]))
     };
     let document_write = |expected, change| ResourceWrite::new::<Document>(&id, write(request("d"), expected, change));
     let first =

@@ -7,7 +7,7 @@ use folio_resources::{Document, DocumentChange, DocumentFilter, NewDocument};
 use folio_storage::Stores;
 use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
-use folio_types::{BlobId, Digest, DocumentId, OrgId, Timestamp};
+use folio_types::{BlobId, DocumentId, OrgId, Timestamp};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use crate::{nonce, open_shared_stores};
@@ -26,17 +26,13 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
             async move {
                 let city = if number % 97 == 0 { "Castrop-Rauxel" } else { "Berlin" };
                 let new = NewDocument {
-                    name: format!("invoice-{number:06}.pdf"),
-                    media_type: "application/pdf".to_owned(),
-                    size: 1,
-                    sha256: Digest::of(b"x").as_str().to_owned(),
-                    blob: BlobId::derive(&["x"]),
-                    is_protected: false,
-                    has_auto_create: false,
-                    auto_create_budget: None,
-                    part: None,
-                    tags: vec![],
                     metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
+                    ..NewDocument::file(
+                        format!("invoice-{number:06}.pdf"),
+                        "application/pdf",
+                        b"x",
+                        BlobId::derive(&["x"]),
+                    )
                 };
                 create(stores, &org, number, new).await
             }
@@ -96,17 +92,8 @@ async fn documents_with_long_metadata_are_stored_and_found() {
         (0..8).map(|key| (format!("key-{key}"), format!("{key} zebra-{key} {} omega", "long ".repeat(150)))).collect();
     for number in 0..3 {
         let new = NewDocument {
-            name: format!("long {number}"),
-            media_type: "application/pdf".to_owned(),
-            size: 1,
-            sha256: Digest::of(b"x").as_str().to_owned(),
-            blob: BlobId::derive(&["x"]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            tags: vec![],
             metadata: long.clone(),
+            ..NewDocument::file(format!("long {number}"), "application/pdf", b"x", BlobId::derive(&["x"]))
         };
         let before = plain_writes_so_far(stores);
         create(stores, &org, number, new).await.unwrap();

@@ -20,19 +20,8 @@ fn id(fixture: &TestStores, number: usize) -> DocumentId {
 async fn set_tags(fixture: &TestStores, numbers: std::ops::Range<usize>, tag: &TagId, at_once: usize) -> Duration {
     let documents = fixture.stores.of::<Document>();
     for number in numbers.clone() {
-        let new = NewDocument {
-            name: format!("{number}.txt"),
-            media_type: "text/plain".to_owned(),
-            size: 1,
-            sha256: String::new(),
-            blob: BlobId::derive(&[&number.to_string()]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            tags: Vec::new(),
-            metadata: Default::default(),
-        };
+        let new =
+            NewDocument::file(format!("{number}.txt"), "text/plain", b"x", BlobId::derive(&[&number.to_string()]));
         let write = fixture.write(&format!("create-{number}"), Expected::Absent, DocumentChange::Create(new));
         assert_done(documents.decide(&id(fixture, number), write).await);
     }

@@ -43,19 +43,7 @@ impl Fixture {
     }
 
     async fn create(&self, item: usize) {
-        let new = NewDocument {
-            name: name(item, 0),
-            media_type: "application/pdf".to_owned(),
-            size: 1,
-            sha256: Digest::of(b"x").as_str().to_owned(),
-            blob: BlobId::derive(&["x"]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            tags: vec![],
-            metadata: Default::default(),
-        };
+        let new = NewDocument::file(name(item, 0), "application/pdf", b"x", BlobId::derive(&["x"]));
         self.decide(item, 0, DocumentChange::Create(new)).await;
     }
 

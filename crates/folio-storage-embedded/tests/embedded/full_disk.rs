@@ -48,19 +48,7 @@ async fn decide(
 }
 
 async fn create_document(stores: &Stores, name: &str) -> Result<WriteOutcome, Error> {
-    let new = NewDocument {
-        name: name.to_owned(),
-        media_type: "text/plain".to_owned(),
-        size: 4,
-        sha256: String::new(),
-        blob: blob_key(name).blob,
-        is_protected: false,
-        has_auto_create: false,
-        auto_create_budget: None,
-        part: None,
-        tags: Vec::new(),
-        metadata: Default::default(),
-    };
+    let new = NewDocument::file(name, "text/plain", b"text", blob_key(name).blob);
     decide(stores, name, Expected::Absent, DocumentChange::Create(new)).await
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use folio_types::{Digest, DocumentId, OrgId, Result, Timestamp};
+use folio_types::{Digest, DocumentId, OrgId, Result, Timestamp, named_enum};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 
@@ -15,24 +15,14 @@ use crate::value::{Stored as _, decode, encode};
 /// Maximum number of rows that are removed concurrently.
 const REMOVALS_AT_ONCE: usize = 16;
 
-/// The part of a document that a summary is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SummaryScope {
-    /// A section, with the sections in it that have no summary.
-    Section,
-    /// A section that contains sections with summaries.
-    Chapter,
-    Document,
-}
-
-impl SummaryScope {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Section => "section",
-            Self::Chapter => "chapter",
-            Self::Document => "document",
-        }
+named_enum! {
+    /// The part of a document that a summary is about.
+    pub enum SummaryScope {
+        /// A section, with the sections in it that have no summary.
+        Section = "section",
+        /// A section that contains sections with summaries.
+        Chapter = "chapter",
+        Document = "document",
     }
 }
 

@@ -102,8 +102,6 @@ fn decide(document: Option<&Document>, prompt: Option<&Prompt>, cause: &TagRun, 
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use folio_resources::{DocumentChange, NewDocument, NewPrompt, PromptChange, Resource};
     use folio_types::op::{Expected, Write};
     use folio_types::{BlobId, PromptId, TagId};
@@ -123,17 +121,8 @@ mod tests {
     /// Returns a document with a tag and a text that was stored at second 10.
     fn document() -> Document {
         let create = DocumentChange::Create(NewDocument {
-            name: "a.txt".into(),
-            media_type: "text/plain".into(),
-            size: 1,
-            sha256: "00".into(),
-            blob: BlobId::derive(&["b"]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
             tags: vec![TagId::derive(&["t"])],
-            metadata: BTreeMap::new(),
+            ..NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"]))
         });
         let document: Document = created(&DocumentId::derive(&["d"]), create);
         Document { state: TextState::Ready, text_generation: Some(at(10)), ..document }

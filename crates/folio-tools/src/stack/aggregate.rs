@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use folio_resources::{CellState, Column, ColumnType, Stack, StackRow};
-use folio_types::{Error, Reason, Result};
+use folio_types::{Error, Reason, Result, named_enum};
 use serde_json::Value;
 
 use crate::extraction::rational::Rational;
@@ -25,35 +25,18 @@ pub const TABLE_GROUPS_MAX: usize = 1_000;
 // proto: TableAggregateValue.exact "{} digits"
 const PLACES: u32 = 18;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AggregateFunction {
-    /// Number of rows, or of rows with a value of the column.
-    Count,
-    Sum,
-    Average,
-    Min,
-    Max,
+named_enum! {
+    pub enum AggregateFunction {
+        /// Number of rows, or of rows with a value of the column.
+        Count = "count",
+        Sum = "sum",
+        Average = "average",
+        Min = "min",
+        Max = "max",
+    }
 }
 
 impl AggregateFunction {
-    pub const ALL: [Self; 5] = [Self::Count, Self::Sum, Self::Average, Self::Min, Self::Max];
-
-    /// Returns the name in requests and answers.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Sum => "sum",
-            Self::Average => "average",
-            Self::Min => "min",
-            Self::Max => "max",
-        }
-    }
-
-    /// Returns the function with a name. None: no function has this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|function| function.as_str() == name)
-    }
-
     fn is_defined_for(self, kind: ColumnType) -> bool {
         match self {
             Self::Count => true,

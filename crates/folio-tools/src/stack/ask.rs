@@ -46,7 +46,7 @@ pub(super) fn list_tables() -> Tool {
 }
 
 pub(super) fn ask_table() -> Tool {
-    let functions = AggregateFunction::ALL.map(AggregateFunction::as_str);
+    let functions = AggregateFunction::names();
     let function = json!({
         "type": "string", "enum": functions,
         "description": "sum and average require a column of numbers; min and max also accept dates.",

@@ -27,7 +27,6 @@ pub(super) fn tool() -> Tool {
 }
 
 fn columns_schema() -> Value {
-    let types: Vec<&str> = ColumnType::ALL.iter().map(|kind| kind.as_str()).collect();
     json!({
         "type": "array",
         "minItems": 1,
@@ -40,7 +39,7 @@ fn columns_schema() -> Value {
                     "type": "string",
                     "description": format!("Unique name, 1 to {COLUMN_NAME_CHARS} characters, such as Invoice date."),
                 },
-                "type": { "type": "string", "enum": types, "description": "Type of the values." },
+                "type": { "type": "string", "enum": ColumnType::names(), "description": "Type of the values." },
                 "description": {
                     "type": "string",
                     "description": format!(

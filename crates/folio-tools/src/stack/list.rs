@@ -6,7 +6,7 @@ use folio_types::DocumentId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{member_ids, of_turn, only_document};
+use super::{documents_of, of_turn};
 use crate::arguments::{self, number, optional};
 use crate::call::{ReadCall, read_tool};
 use crate::tool::{CallContext, Tool, ToolError};
@@ -35,10 +35,7 @@ struct ListDocuments {
 impl ReadCall for ListDocuments {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let (stack, org) = (of_turn(context).await?, &context.principal.org);
-        let members = match only_document(context) {
-            Some(only) => vec![only.clone()],
-            None => member_ids(&context.resources.stores, org, &stack).await?,
-        };
+        let members = documents_of(context, &stack).await?;
         let (page, rest) = page_of(&members, self.page, PAGE_DOCUMENTS);
         let ids: Vec<StackRowId> = page.iter().map(|document| StackRowId::of(&stack.id, document)).collect();
         let rows = context.store::<StackRow>().get_many(org, &ids).await?;

@@ -77,6 +77,14 @@ fn only_document(context: &CallContext) -> Option<&DocumentId> {
     context.documents.first()
 }
 
+/// Returns the documents that a turn may read and fill: its only document, or those of the stack.
+async fn documents_of(context: &CallContext, stack: &Stack) -> Result<Vec<DocumentId>, ToolError> {
+    match only_document(context) {
+        Some(only) => Ok(vec![only.clone()]),
+        None => Ok(member_ids(&context.resources.stores, &context.principal.org, stack).await?),
+    }
+}
+
 /// Returns a document of the stack.
 async fn document_of(context: &CallContext, stack: &Stack, id: &str) -> Result<Document, ToolError> {
     let id: DocumentId = arguments::id("document_id", id, Document::HINT)?;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::list::page_of;
-use super::{member_ids, of_turn, only_document};
+use super::{documents_of, of_turn};
 use crate::arguments::{self, number, optional};
 use crate::call::{ReadCall, read_tool};
 use crate::rules::excerpt;
@@ -41,10 +41,7 @@ struct GetTableState {
 impl ReadCall for GetTableState {
     async fn run(self, context: &CallContext) -> Result<Value, ToolError> {
         let (stack, org) = (of_turn(context).await?, &context.principal.org);
-        let members = match only_document(context) {
-            Some(only) => vec![only.clone()],
-            None => member_ids(&context.resources.stores, org, &stack).await?,
-        };
+        let members = documents_of(context, &stack).await?;
         let (page, next) = page_of(&members, self.page, page_rows(&stack));
         let ids: Vec<StackRowId> = page.iter().map(|document| StackRowId::of(&stack.id, document)).collect();
         let found = context.store::<StackRow>().get_many(org, &ids).await?;

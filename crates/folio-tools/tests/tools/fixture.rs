@@ -241,17 +241,9 @@ async fn add_document(stores: &Stores, org: &OrgId, name: &str, pages: &[&str], 
     let id = DocumentId::derive(&[org.as_str(), name]);
     let at = Timestamp::constant(1_790_000_000, 0);
     let new = NewDocument {
-        name: name.to_owned(),
-        media_type: "application/pdf".to_owned(),
-        size: 1,
-        sha256: Digest::of(name.as_bytes()).as_str().to_owned(),
-        blob: BlobId::derive(&[name]),
-        is_protected: false,
-        has_auto_create: false,
-        auto_create_budget: None,
-        part: None,
         tags: tags.to_vec(),
         metadata: BTreeMap::from([("customer".to_owned(), "Acme".to_owned())]),
+        ..NewDocument::file(name, "application/pdf", b"x", BlobId::derive(&[name]))
     };
     let key = Digest::of(name.as_bytes()).as_str().parse().unwrap();
     let write = Write::by_platform(org.clone(), key, at, Expected::Absent, DocumentChange::Create(new));

@@ -169,8 +169,8 @@ mod tests {
     #[test]
     fn the_states_of_the_filter_are_those_of_proposals() {
         let conditions = State::value_variants().iter().map(|state| state.condition().to_owned());
-        let states = folio_resources::ProposalState::ALL.map(|state| format!("state:{}", state.as_str()));
-        assert_eq!(conditions.collect::<Vec<_>>(), states);
+        let states = folio_resources::ProposalState::names().into_iter().map(|state| format!("state:{state}"));
+        assert!(conditions.eq(states));
         let proposal = v1::Proposal { state: v1::ProposalState::Skipped.into(), ..v1::Proposal::default() };
         assert_eq!(row(&proposal)["state"], "skipped");
     }

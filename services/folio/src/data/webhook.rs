@@ -252,7 +252,7 @@ fn warn_of_unknown(events: &[String]) {
 fn unknown(events: &[String]) -> Option<String> {
     // Each endpoint receives its tests without naming their type.
     let types = EventType::ALL.iter().copied().filter(|event_type| *event_type != EventType::Test);
-    let known: Vec<&str> = types.map(EventType::name).collect();
+    let known: Vec<&str> = types.map(EventType::as_str).collect();
     let unknown: Vec<&str> = events.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
     let warning = || format!("unknown event types: {}; known types: {}", unknown.join(", "), known.join(", "));
     (!unknown.is_empty()).then(warning)

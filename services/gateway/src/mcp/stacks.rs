@@ -37,7 +37,7 @@ pub(super) fn list(client: &Client) -> Vec<Value> {
         let description = format!("Maximum number per page. Default: {PAGE_MAX}.");
         json!({ "type": "integer", "minimum": 1, "maximum": PAGE_MAX, "description": description })
     };
-    let functions = AggregateFunction::ALL.map(AggregateFunction::as_str);
+    let functions = AggregateFunction::names();
     let aggregate = json!({
         "type": "object",
         "properties": {

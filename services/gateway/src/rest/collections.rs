@@ -11,11 +11,10 @@ use folio_types::{TagId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::document_query::quoted;
 use super::endpoint::{delete, get, post, put};
-use super::extract::{Bounded, Client, Id, Json, Query};
+use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::list::rows;
+use super::list::{Limit, Skip, conditions, page};
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
 
@@ -93,35 +92,24 @@ impl From<&Collection> for CollectionBody {
     }
 }
 
-impl From<&Collection> for Versioned<CollectionBody> {
-    fn from(collection: &Collection) -> Self {
-        Self { version: collection.version, body: collection.into() }
-    }
-}
-
 /// The query parameters of a list of collections, or of the documents of a collection.
 #[derive(Debug, Deserialize, ToSchema)]
 struct CollectionQuery {
     /// Number of items before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of items of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
+    limit: Limit,
     /// Part of the name.
     name: Option<String>,
 }
 
 impl CollectionQuery {
     fn request(&self) -> ListRequest {
-        let name = self.name.as_ref().filter(|name| !name.is_empty());
-        ListRequest {
-            skip: i32::try_from(self.skip.0).unwrap_or(i32::MAX),
-            filter: name.map(|name| format!("name:{}", quoted(name))).unwrap_or_default(),
-            ..ListRequest::default()
-        }
+        ListRequest { filter: conditions(&[("name:", self.name.as_deref())]), ..ListRequest::default() }
     }
 }
 
@@ -182,18 +170,18 @@ async fn create(client: Client, Json(fields): Json<CollectionFields>) -> Reply<V
         description: fields.description.unwrap_or_default(),
         metadata: fields.metadata.unwrap_or_default(),
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn list(client: Client, Query(query): Query<CollectionQuery>) -> Reply<Json<CollectionList>> {
     let read = |list| client.run(ListCollections { list });
-    let page = rows(query.request(), query.limit.0 as usize, &read).await?;
-    let collections = page.items.iter().map(Into::into).collect();
-    Ok(Json(CollectionList { collections, total_count: page.total_size, skip: query.skip.0 }))
+    let page = page(query.skip, query.limit, query.request(), read).await?;
+    let collections = page.rows.iter().map(Into::into).collect();
+    Ok(Json(CollectionList { collections, total_count: page.total_count, skip: page.skip }))
 }
 
 async fn find(client: Client, Id(collection_id): Id<CollectionId>) -> Reply<Versioned<CollectionBody>> {
-    Ok((&client.run(GetCollection { collection_id }).await?).into())
+    Ok(Versioned::of(&client.run(GetCollection { collection_id }).await?))
 }
 
 async fn update(
@@ -209,7 +197,7 @@ async fn update(
         metadata: Some(fields.metadata.unwrap_or_default()),
         etag: client.etag,
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn remove(client: Client, Id(collection_id): Id<CollectionId>) -> Reply<Json<Message>> {
@@ -223,7 +211,7 @@ async fn documents(
     Query(query): Query<CollectionQuery>,
 ) -> Reply<Json<CollectionDocumentList>> {
     let read = |list| client.run(ListCollectionDocuments { collection_id: collection_id.clone(), list });
-    let page = rows(query.request(), query.limit.0 as usize, &read).await?;
-    let documents = page.items.iter().map(Into::into).collect();
-    Ok(Json(CollectionDocumentList { documents, total_count: page.total_size, skip: query.skip.0 }))
+    let page = page(query.skip, query.limit, query.request(), read).await?;
+    let documents = page.rows.iter().map(Into::into).collect();
+    Ok(Json(CollectionDocumentList { documents, total_count: page.total_count, skip: page.skip }))
 }

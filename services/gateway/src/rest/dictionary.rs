@@ -11,11 +11,10 @@ use folio_types::{DocumentId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::document_query::quoted;
 use super::endpoint::{delete, get, post, put};
-use super::extract::{Bounded, Client, Id, Json, Query};
+use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::list::rows;
+use super::list::{Limit, Skip, conditions, page};
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
 use super::streamed::{File, Streamed};
@@ -128,23 +127,17 @@ impl From<&DictionaryEntry> for DictionaryEntryBody {
     }
 }
 
-impl From<&DictionaryEntry> for Versioned<DictionaryEntryBody> {
-    fn from(entry: &DictionaryEntry) -> Self {
-        Self { version: entry.version, body: entry.into() }
-    }
-}
-
 /// The query parameters of a list.
 #[derive(Debug, Deserialize, ToSchema)]
 struct DictionaryQuery {
     /// Number of entries before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of entries of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
+    limit: Limit,
     /// Part of the term, in any spelling.
     term: Option<String>,
     /// A tag of the entry.
@@ -223,11 +216,8 @@ struct DictionaryRowResult {
 }
 
 /// Returns the filter of the operation.
-fn filter(term: Option<&String>, tag: Option<&String>, provenance: Option<&String>) -> String {
-    let conditions = [("term", term), ("tag", tag), ("provenance", provenance)];
-    let conditions =
-        conditions.iter().filter_map(|(field, value)| Some((field, value.filter(|text| !text.is_empty())?)));
-    conditions.map(|(field, text)| format!("{field}:{}", quoted(text))).collect::<Vec<_>>().join(" ")
+fn filter(term: Option<&str>, tag: Option<&str>, provenance: Option<&str>) -> String {
+    conditions(&[("term:", term), ("tag:", tag), ("provenance:", provenance)])
 }
 
 async fn create(client: Client, Json(fields): Json<DictionaryEntryFields>) -> Reply<Versioned<DictionaryEntryBody>> {
@@ -239,24 +229,19 @@ async fn create(client: Client, Json(fields): Json<DictionaryEntryFields>) -> Re
         disambiguation: fields.disambiguation.unwrap_or_default(),
         tags: fields.tags.unwrap_or_default(),
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn list(client: Client, Query(query): Query<DictionaryQuery>) -> Reply<Json<DictionaryEntryList>> {
-    let request = ListRequest {
-        skip: i32::try_from(query.skip.0).unwrap_or(i32::MAX),
-        filter: filter(query.term.as_ref(), query.tag.as_ref(), query.provenance.as_ref()),
-        order_by: "name".to_owned(),
-        ..ListRequest::default()
-    };
-    let read = |list| client.run(ListDictionaryEntries { list });
-    let page = rows(request, query.limit.0 as usize, &read).await?;
-    let dictionary_entries = page.items.iter().map(Into::into).collect();
-    Ok(Json(DictionaryEntryList { dictionary_entries, total_count: page.total_size, skip: query.skip.0 }))
+    let filter = filter(query.term.as_deref(), query.tag.as_deref(), query.provenance.as_deref());
+    let request = ListRequest { filter, order_by: "name".to_owned(), ..ListRequest::default() };
+    let page = page(query.skip, query.limit, request, |list| client.run(ListDictionaryEntries { list })).await?;
+    let dictionary_entries = page.rows.iter().map(Into::into).collect();
+    Ok(Json(DictionaryEntryList { dictionary_entries, total_count: page.total_count, skip: page.skip }))
 }
 
 async fn find(client: Client, Id(dictionary_entry_id): Id<DictionaryEntryId>) -> Reply<Versioned<DictionaryEntryBody>> {
-    Ok((&client.run(GetDictionaryEntry { dictionary_entry_id }).await?).into())
+    Ok(Versioned::of(&client.run(GetDictionaryEntry { dictionary_entry_id }).await?))
 }
 
 async fn update(
@@ -274,7 +259,7 @@ async fn update(
         tags: Some(fields.tags.unwrap_or_default()),
         etag: client.etag,
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn remove(client: Client, Id(dictionary_entry_id): Id<DictionaryEntryId>) -> Reply<Json<Message>> {
@@ -307,7 +292,7 @@ async fn import(client: Client, Json(file): Json<DictionaryFile>) -> Reply<Json<
 }
 
 async fn export(client: Client, Query(query): Query<DictionaryExportQuery>) -> Reply<Streamed<File>> {
-    let filter = filter(query.term.as_ref(), query.tag.as_ref(), query.provenance.as_ref());
+    let filter = filter(query.term.as_deref(), query.tag.as_deref(), query.provenance.as_deref());
     let (media_type, name) = match query.format {
         DictionaryFileFormat::JsonLines => ("application/jsonl", "dictionary.jsonl"),
         DictionaryFileFormat::Csv => ("text/csv; charset=utf-8", "dictionary.csv"),

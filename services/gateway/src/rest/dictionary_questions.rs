@@ -10,10 +10,9 @@ use folio_types::{DocumentId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::document_query::quoted;
 use super::endpoint::{get, post};
-use super::extract::{Bounded, Client, Id, Json, Query};
-use super::list::rows;
+use super::extract::{Client, Id, Json, Query};
+use super::list::{Limit, Skip, conditions, page};
 use super::reply::{Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
 
@@ -78,23 +77,17 @@ impl From<&DictionaryQuestion> for DictionaryQuestionBody {
     }
 }
 
-impl From<&DictionaryQuestion> for Versioned<DictionaryQuestionBody> {
-    fn from(question: &DictionaryQuestion) -> Self {
-        Self { version: question.version, body: question.into() }
-    }
-}
-
 /// The query parameters of a list of questions.
 #[derive(Debug, Deserialize, ToSchema)]
 struct DictionaryQuestionQuery {
     /// Number of questions before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of questions of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
+    limit: Limit,
     /// `open`, `answered` or `dismissed`.
     state: Option<String>,
 }
@@ -202,23 +195,17 @@ struct TermReviewBody {
 }
 
 async fn list(client: Client, Query(query): Query<DictionaryQuestionQuery>) -> Reply<Json<DictionaryQuestionList>> {
-    let state = query.state.as_ref().filter(|state| !state.is_empty());
-    let request = ListRequest {
-        skip: i32::try_from(query.skip.0).unwrap_or(i32::MAX),
-        filter: state.map(|state| format!("state:{}", quoted(state))).unwrap_or_default(),
-        ..ListRequest::default()
-    };
-    let read = |list| client.run(ListDictionaryQuestions { list });
-    let page = rows(request, query.limit.0 as usize, &read).await?;
-    let dictionary_questions = page.items.iter().map(Into::into).collect();
-    Ok(Json(DictionaryQuestionList { dictionary_questions, total_count: page.total_size, skip: query.skip.0 }))
+    let request = ListRequest { filter: conditions(&[("state:", query.state.as_deref())]), ..ListRequest::default() };
+    let page = page(query.skip, query.limit, request, |list| client.run(ListDictionaryQuestions { list })).await?;
+    let dictionary_questions = page.rows.iter().map(Into::into).collect();
+    Ok(Json(DictionaryQuestionList { dictionary_questions, total_count: page.total_count, skip: page.skip }))
 }
 
 async fn find(
     client: Client,
     Id(dictionary_question_id): Id<DictionaryQuestionId>,
 ) -> Reply<Versioned<DictionaryQuestionBody>> {
-    Ok((&client.run(GetDictionaryQuestion { dictionary_question_id }).await?).into())
+    Ok(Versioned::of(&client.run(GetDictionaryQuestion { dictionary_question_id }).await?))
 }
 
 async fn answer(
@@ -244,7 +231,7 @@ async fn dismiss(
     client: Client,
     Id(dictionary_question_id): Id<DictionaryQuestionId>,
 ) -> Reply<Versioned<DictionaryQuestionBody>> {
-    Ok((&client.run(DismissDictionaryQuestion { dictionary_question_id, etag: client.etag }).await?).into())
+    Ok(Versioned::of(&client.run(DismissDictionaryQuestion { dictionary_question_id, etag: client.etag }).await?))
 }
 
 async fn propose(client: Client, Query(query): Query<DictionaryProposalQuery>) -> Reply<Json<DictionaryProposalList>> {

@@ -15,7 +15,7 @@ use super::documents::tags;
 use super::extract::Bounded;
 use super::failure::Failure;
 use super::grid::{self, Field};
-use super::list::{RowPage, rows};
+use super::list::{RowPage, Skip, quoted, rows, to_i32};
 
 /// The column with the stage of a document.
 pub(super) const STAGE: &str = "stage";
@@ -40,7 +40,7 @@ pub(super) struct DocumentQuery {
     /// Number of documents before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of documents of the page, at most 1,000.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 1000, default = 10)]
@@ -73,7 +73,7 @@ impl DocumentQuery {
         F: Future<Output = Result<DocumentPage, Failure>>,
     {
         let read = |request: ListRequest| read(request).map_ok(|found| found.page);
-        let (skip, limit) = (i32::try_from(self.skip.0).unwrap_or(i32::MAX), self.limit.0 as usize);
+        let (skip, limit) = (to_i32(self.skip.0), self.limit.0 as usize);
         let request = ListRequest { skip, filter: self.filter()?, grid: self.grid(fields)?, ..ListRequest::default() };
         let has_grid = request.grid.is_some();
         let mut page = rows(request.clone(), limit, &read).await?;
@@ -128,11 +128,6 @@ fn percent_decoded(text: &str) -> String {
     let escaped = text.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
     let decoded = form_urlencoded::parse(escaped.as_bytes()).next();
     decoded.map(|(name, _)| name.into_owned()).unwrap_or_default()
-}
-
-/// Returns a text in the quotes of a filter.
-pub(super) fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Translates filters and sort keys of states to those of stages.

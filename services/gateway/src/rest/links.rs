@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::endpoint::{get, post};
-use super::extract::{Bounded, Client, Id, Json, Query};
-use super::list::rows;
+use super::extract::{Client, Id, Json, Query};
+use super::list::{Limit, Skip, conditions, page};
 use super::reply::Reply;
 use super::routes::{Level, Route, org_path, route};
 
@@ -33,19 +33,13 @@ struct LinksQuery {
     /// Number of links before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of links of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
+    limit: Limit,
     /// `matched`, `ambiguous` or `missing`. Only for the links of a document.
     status: Option<String>,
-}
-
-impl LinksQuery {
-    fn request(&self, filter: String) -> ListRequest {
-        ListRequest { skip: i32::try_from(self.skip.0).unwrap_or(i32::MAX), filter, ..ListRequest::default() }
-    }
 }
 
 /// A document that a link refers to, or that contains a link.
@@ -194,12 +188,11 @@ async fn of_document(
     Id(document_id): Id<DocumentId>,
     Query(query): Query<LinksQuery>,
 ) -> Reply<Json<DocumentLinkList>> {
-    let status = query.status.as_ref().filter(|status| !status.is_empty());
-    let filter = status.map(|status| format!("status:{}", super::document_query::quoted(status))).unwrap_or_default();
+    let request = ListRequest { filter: conditions(&[("status:", query.status.as_deref())]), ..ListRequest::default() };
     let read = |list| client.run(ListDocumentLinks { document_id: document_id.clone(), list });
-    let page = rows(query.request(filter), query.limit.0 as usize, &read).await?;
-    let links = page.items.iter().map(Into::into).collect();
-    Ok(Json(DocumentLinkList { links, total_count: page.total_size, skip: query.skip.0 }))
+    let page = page(query.skip, query.limit, request, read).await?;
+    let links = page.rows.iter().map(Into::into).collect();
+    Ok(Json(DocumentLinkList { links, total_count: page.total_count, skip: page.skip }))
 }
 
 async fn to_document(
@@ -208,16 +201,16 @@ async fn to_document(
     Query(query): Query<LinksQuery>,
 ) -> Reply<Json<IncomingLinkList>> {
     let read = |list| client.run(ListLinkingDocuments { document_id: document_id.clone(), list });
-    let page = rows(query.request(String::new()), query.limit.0 as usize, &read).await?;
-    let links = page.items.iter().map(Into::into).collect();
-    Ok(Json(IncomingLinkList { links, total_count: page.total_size, skip: query.skip.0 }))
+    let page = page(query.skip, query.limit, ListRequest::default(), read).await?;
+    let links = page.rows.iter().map(Into::into).collect();
+    Ok(Json(IncomingLinkList { links, total_count: page.total_count, skip: page.skip }))
 }
 
 async fn missing(client: Client, Query(query): Query<LinksQuery>) -> Reply<Json<MissingLinkList>> {
     let read = |list| client.run(ListMissingLinks { list });
-    let page = rows(query.request(String::new()), query.limit.0 as usize, &read).await?;
-    let links = page.items.iter().map(Into::into).collect();
-    Ok(Json(MissingLinkList { links, total_count: page.total_size, skip: query.skip.0 }))
+    let page = page(query.skip, query.limit, ListRequest::default(), read).await?;
+    let links = page.rows.iter().map(Into::into).collect();
+    Ok(Json(MissingLinkList { links, total_count: page.total_count, skip: page.skip }))
 }
 
 async fn resolve(client: Client, Id(document_id): Id<DocumentId>) -> Reply<Json<LinkReportBody>> {

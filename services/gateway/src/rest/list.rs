@@ -1,4 +1,4 @@
-//! Pages of the lists that a data grid shows: schemas, prompts and tags.
+//! Pages of lists, and the query of those that a data grid shows: schemas, prompts and tags.
 
 use folio_operations::grid::Grid;
 use folio_operations::{ListPage, ListRequest};
@@ -16,17 +16,22 @@ const ROWS_MAX: usize = 10_000;
 /// Maximum number of revisions that the list of the versions of a resource contains.
 const VERSIONS_MAX: usize = 100;
 
+/// Number of items before a page.
+pub(crate) type Skip = Bounded<0, { i32::MAX as u32 }, 0>;
+/// Maximum number of items of a page.
+pub(crate) type Limit = Bounded<1, 100, 10>;
+
 /// The query parameters of a list.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ListQuery {
     /// Number of items before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of items of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
+    limit: Limit,
     /// Part of the name, without regard to case.
     name_search: Option<String>,
     /// Sort model of a data grid as JSON: `[{"field": "name", "sort": "asc"}]`.
@@ -63,6 +68,32 @@ impl ListQuery {
         }
         Ok(RowPage { rows: page.items, total_count: page.total_size, skip })
     }
+}
+
+/// Returns the page of the resources that `read` lists. `request`: the filter and the order.
+pub(crate) async fn page<T, F>(
+    skip: Skip,
+    limit: Limit,
+    request: ListRequest,
+    read: impl Fn(ListRequest) -> F,
+) -> Result<RowPage<T>, Failure>
+where
+    F: Future<Output = Result<ListPage<T>, Failure>>,
+{
+    let page = rows(ListRequest { skip: to_i32(skip.0), ..request }, limit.0 as usize, &read).await?;
+    Ok(RowPage { rows: page.items, total_count: page.total_size, skip: skip.0 })
+}
+
+/// Returns the filter of an operation with these conditions: a field with its operator, such as `name:`, and the value. A value
+/// that is absent or empty is no condition.
+pub(crate) fn conditions(conditions: &[(&str, Option<&str>)]) -> String {
+    let stated = conditions.iter().filter_map(|(field, value)| Some((field, value.filter(|text| !text.is_empty())?)));
+    stated.map(|(field, value)| format!("{field}{}", quoted(value))).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a text in the quotes of a filter.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Returns the newest revisions of a resource, and their total number.
@@ -103,7 +134,8 @@ where
     Ok(found)
 }
 
-fn to_i32(number: u32) -> i32 {
+/// Returns a number of items for an operation.
+pub(crate) fn to_i32(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
@@ -120,6 +152,13 @@ mod tests {
         requests.lock().unwrap().push(request);
         let next_page_token = if end < 7 { end.to_string() } else { String::new() };
         ListPage { items: (from..end).collect(), next_page_token, total_size: 7, is_total_estimate: false }
+    }
+
+    #[test]
+    fn values_are_quoted_and_empty_ones_are_no_condition() {
+        assert_eq!(conditions(&[("name:", Some(r#"a "b" \c"#))]), r#"name:"a \"b\" \\c""#);
+        assert_eq!(conditions(&[("tool=", Some("a")), ("turn=", None), ("tag:", Some(""))]), r#"tool="a""#);
+        assert_eq!(conditions(&[("tool=", Some("a")), ("turn=", Some("b"))]), r#"tool="a" turn="b""#);
     }
 
     #[tokio::test]

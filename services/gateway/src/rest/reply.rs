@@ -1,6 +1,7 @@
 //! Successful responses of REST routes.
 
 use axum::response::{IntoResponse, Response};
+use folio_resources::Resource;
 use folio_types::Etag;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, ETAG};
@@ -38,6 +39,16 @@ impl<T: ToSchema> DocumentOutput for Json<T> {
 pub(crate) struct Versioned<T> {
     pub(crate) version: u64,
     pub(crate) body: T,
+}
+
+impl<T> Versioned<T> {
+    /// Returns the body of a resource with its version.
+    pub(crate) fn of<'a, R: Resource>(resource: &'a R) -> Self
+    where
+        T: From<&'a R>,
+    {
+        Self { version: resource.version(), body: resource.into() }
+    }
 }
 
 impl<T: Serialize> IntoResponse for Versioned<T> {

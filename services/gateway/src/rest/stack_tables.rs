@@ -12,8 +12,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::endpoint::{get, post, put};
-use super::extract::{Bounded, Client, Id, Json, Query};
-use super::list::rows;
+use super::extract::{Client, Id, Json, Query};
+use super::list::{Limit, Skip, page};
 use super::reply::{Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
 use super::streamed::{File, Streamed};
@@ -110,11 +110,11 @@ struct RowQuery {
     /// Number of rows before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of rows of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
+    limit: Limit,
     /// True: only rows with a cell that waits for a decision.
     #[serde(default)]
     waiting: bool,
@@ -284,15 +284,12 @@ enum TableFileFormat {
 }
 
 async fn list(client: Client, Id(stack_id): Id<StackId>, Query(query): Query<RowQuery>) -> Reply<Json<RowList>> {
-    let request = ListRequest {
-        skip: i32::try_from(query.skip.0).unwrap_or(i32::MAX),
-        filter: if query.waiting { "waiting:true".to_owned() } else { String::new() },
-        ..ListRequest::default()
-    };
+    let filter = if query.waiting { "waiting:true".to_owned() } else { String::new() };
+    let request = ListRequest { filter, ..ListRequest::default() };
     let read = |list| client.run(ListStackRows { stack_id: stack_id.clone(), list });
-    let page = rows(request, query.limit.0 as usize, &read).await?;
-    let rows = page.items.iter().map(Into::into).collect();
-    Ok(Json(RowList { rows, total_count: page.total_size, skip: query.skip.0 }))
+    let page = page(query.skip, query.limit, request, read).await?;
+    let rows = page.rows.iter().map(Into::into).collect();
+    Ok(Json(RowList { rows, total_count: page.total_count, skip: page.skip }))
 }
 
 async fn find(client: Client, Id((stack_id, document_id)): Id<(StackId, DocumentId)>) -> Reply<Versioned<RowBody>> {

@@ -15,11 +15,10 @@ use folio_types::{Error, StackId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::document_query::quoted;
 use super::endpoint::{delete, get, post, put};
-use super::extract::{Bounded, Client, Id, Json, Query};
+use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::list::rows;
+use super::list::{Limit, Skip, conditions, page};
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, org_path, route};
 
@@ -121,7 +120,7 @@ impl ColumnFields {
     /// `field`: the name of the column in errors.
     fn new_column(self, field: &str) -> Result<NewColumn, Failure> {
         let kind = ColumnType::from_name(&self.r#type).ok_or_else(|| {
-            let names = ColumnType::ALL.map(ColumnType::as_str).join(", ");
+            let names = ColumnType::names().join(", ");
             Error::invalid_field(format!("{field}.type"), format!("must be one of {names}"))
         })?;
         let Self { name, description, required, unit, r#enum: values, .. } = self;
@@ -230,23 +229,17 @@ impl From<&Stack> for StackBody {
     }
 }
 
-impl From<&Stack> for Versioned<StackBody> {
-    fn from(stack: &Stack) -> Self {
-        Self { version: stack.version, body: stack.into() }
-    }
-}
-
 /// The query parameters of a list.
 #[derive(Debug, Deserialize, ToSchema)]
 struct StackQuery {
     /// Number of stacks before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of stacks of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
+    limit: Limit,
     /// Part of the name.
     name: Option<String>,
 }
@@ -303,24 +296,18 @@ async fn create(client: Client, Json(fields): Json<StackFields>) -> Reply<Versio
         name: fields.name,
         description: fields.description.unwrap_or_default(),
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn list(client: Client, Query(query): Query<StackQuery>) -> Reply<Json<StackList>> {
-    let name = query.name.as_ref().filter(|name| !name.is_empty());
-    let request = ListRequest {
-        skip: i32::try_from(query.skip.0).unwrap_or(i32::MAX),
-        filter: name.map(|name| format!("name:{}", quoted(name))).unwrap_or_default(),
-        ..ListRequest::default()
-    };
-    let read = |list| client.run(ListStacks { list });
-    let page = rows(request, query.limit.0 as usize, &read).await?;
-    let stacks = page.items.iter().map(Into::into).collect();
-    Ok(Json(StackList { stacks, total_count: page.total_size, skip: query.skip.0 }))
+    let request = ListRequest { filter: conditions(&[("name:", query.name.as_deref())]), ..ListRequest::default() };
+    let page = page(query.skip, query.limit, request, |list| client.run(ListStacks { list })).await?;
+    let stacks = page.rows.iter().map(Into::into).collect();
+    Ok(Json(StackList { stacks, total_count: page.total_count, skip: page.skip }))
 }
 
 async fn find(client: Client, Id(stack_id): Id<StackId>) -> Reply<Versioned<StackBody>> {
-    Ok((&client.run(GetStack { stack_id }).await?).into())
+    Ok(Versioned::of(&client.run(GetStack { stack_id }).await?))
 }
 
 async fn update(
@@ -342,7 +329,7 @@ async fn update(
         description: Some(fields.description.unwrap_or_default()),
         etag: client.etag,
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn remove(client: Client, Id(stack_id): Id<StackId>) -> Reply<Json<Message>> {
@@ -361,7 +348,7 @@ async fn define(
     let columns = list.columns.into_iter().enumerate();
     let columns = columns.map(|(index, column)| column.new_column(&format!("columns[{index}]")));
     let operation = DefineStackColumns { stack_id, columns: columns.collect::<Result<_, _>>()?, etag: client.etag };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn redefine(
@@ -371,7 +358,7 @@ async fn redefine(
 ) -> Reply<Versioned<StackBody>> {
     let column = column.new_column("column")?;
     let operation = UpdateStackColumn { stack_id, column_name, column, etag: client.etag };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn change_documents(
@@ -394,7 +381,7 @@ async fn change_documents(
         auto_fill: None,
         etag: client.etag,
     };
-    Ok((&client.run(operation).await?).into())
+    Ok(Versioned::of(&client.run(operation).await?))
 }
 
 async fn fill(client: Client, Id(stack_id): Id<StackId>, Json(options): Json<FillOptions>) -> Reply<Json<StartedJob>> {

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::endpoint::{get, post};
-use super::extract::{Bounded, Client, Id, Json, Query};
+use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::list::rows;
+use super::list::{Limit, Skip, page, to_i32};
 use super::reply::Reply;
 use super::routes::{Level, Route, org_path, route};
 use super::streamed::{File, Streamed};
@@ -56,17 +56,11 @@ struct ElementQuery {
     /// Number of items before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of items of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
-}
-
-impl ElementQuery {
-    fn request(&self) -> ListRequest {
-        ListRequest { skip: i32::try_from(self.skip.0).unwrap_or(i32::MAX), ..ListRequest::default() }
-    }
+    limit: Limit,
 }
 
 /// The query parameter of an image.
@@ -379,9 +373,9 @@ async fn hyperlinks(
     Query(query): Query<ElementQuery>,
 ) -> Reply<Json<HyperlinkList>> {
     let read = |list| client.run(ListLinks { document_id: document_id.clone(), list });
-    let page = rows(query.request(), query.limit.0 as usize, &read).await?;
-    let links = page.items.into_iter().map(Into::into).collect();
-    Ok(Json(HyperlinkList { links, total_count: page.total_size, skip: query.skip.0 }))
+    let page = page(query.skip, query.limit, ListRequest::default(), read).await?;
+    let links = page.rows.into_iter().map(Into::into).collect();
+    Ok(Json(HyperlinkList { links, total_count: page.total_count, skip: page.skip }))
 }
 
 async fn images(
@@ -389,8 +383,8 @@ async fn images(
     Id(document_id): Id<DocumentId>,
     Query(query): Query<ElementQuery>,
 ) -> Reply<Json<EmbeddedImageList>> {
-    let page_size = i32::try_from(query.limit.0).unwrap_or(i32::MAX);
-    let list = ListRequest { page_size, ..query.request() };
+    let (page_size, skip) = (to_i32(query.limit.0), to_i32(query.skip.0));
+    let list = ListRequest { page_size, skip, ..ListRequest::default() };
     let ImagePage { page, text } = client.run(ListImages { document_id, list }).await?;
     let body = |found: OnPage<DescribedImage>| {
         let id = ImageId { text: text.clone(), page: found.page, number: found.element.image.number };

@@ -88,12 +88,6 @@ impl From<&Tag> for TagBody {
     }
 }
 
-impl From<&Tag> for Versioned<TagBody> {
-    fn from(tag: &Tag) -> Self {
-        Self { version: tag.version, body: tag.into() }
-    }
-}
-
 /// The fields that requests may sort and filter.
 const FIELDS: &[Field] = &[
     Field::text("id", "tag_id"),
@@ -111,7 +105,7 @@ async fn create(client: Client, Json(fields): Json<TagFields>) -> Reply<Versione
         description: fields.description.unwrap_or_default(),
     };
     let created = client.run(operation).await.map_err(|failure| name_taken(failure, &fields.name))?;
-    Ok((&created).into())
+    Ok(Versioned::of(&created))
 }
 
 async fn list(client: Client, Query(query): Query<ListQuery>) -> Reply<Json<TagList>> {
@@ -121,7 +115,7 @@ async fn list(client: Client, Query(query): Query<ListQuery>) -> Reply<Json<TagL
 }
 
 async fn find(client: Client, Id(tag_id): Id<TagId>) -> Reply<Versioned<TagBody>> {
-    Ok((&client.run(GetTag { tag_id }).await?).into())
+    Ok(Versioned::of(&client.run(GetTag { tag_id }).await?))
 }
 
 async fn update(client: Client, Id(tag_id): Id<TagId>, Json(fields): Json<TagFields>) -> Reply<Versioned<TagBody>> {
@@ -133,7 +127,7 @@ async fn update(client: Client, Id(tag_id): Id<TagId>, Json(fields): Json<TagFie
         etag: client.etag,
     };
     let updated = client.run(operation).await.map_err(|failure| name_taken(failure, &fields.name))?;
-    Ok((&updated).into())
+    Ok(Versioned::of(&updated))
 }
 
 async fn remove(client: Client, Id(tag_id): Id<TagId>) -> Reply<Json<Message>> {

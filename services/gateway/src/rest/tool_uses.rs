@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::document_query::quoted;
 use super::endpoint::get;
-use super::extract::{Bounded, Client, Id, Json, Query};
-use super::list::rows;
+use super::extract::{Client, Id, Json, Query};
+use super::list::{Limit, Skip, conditions, page};
 use super::reply::Reply;
 use super::routes::{Level, Route, org_path, route};
 
@@ -24,26 +23,15 @@ struct ToolUseQuery {
     /// Number of calls before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of calls of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
+    limit: Limit,
     /// Only calls of this tool.
     tool: Option<String>,
     /// Only calls of this turn.
     turn_id: Option<String>,
-}
-
-impl ToolUseQuery {
-    /// Returns the filter of the operation.
-    fn filter(&self) -> String {
-        let condition = |field: &str, value: &Option<String>| {
-            value.as_deref().filter(|value| !value.is_empty()).map(|value| format!("{field}={}", quoted(value)))
-        };
-        let conditions = [condition("tool", &self.tool), condition("turn", &self.turn_id)];
-        conditions.into_iter().flatten().collect::<Vec<_>>().join(" ")
-    }
 }
 
 /// The tool calls of a thread, the oldest first.
@@ -101,10 +89,10 @@ async fn list(
     Id(thread_id): Id<ThreadId>,
     Query(query): Query<ToolUseQuery>,
 ) -> Reply<Json<ToolUseList>> {
-    let skip = i32::try_from(query.skip.0).unwrap_or(i32::MAX);
-    let request = ListRequest { skip, filter: query.filter(), ..ListRequest::default() };
+    let filter = conditions(&[("tool=", query.tool.as_deref()), ("turn=", query.turn_id.as_deref())]);
+    let request = ListRequest { filter, ..ListRequest::default() };
     let read = |list| client.run(ListToolUses { thread_id: thread_id.clone(), list });
-    let page = rows(request, query.limit.0 as usize, &read).await?;
-    let tool_uses = page.items.into_iter().map(Into::into).collect();
-    Ok(Json(ToolUseList { tool_uses, total_count: page.total_size, skip: query.skip.0 }))
+    let page = page(query.skip, query.limit, request, read).await?;
+    let tool_uses = page.rows.into_iter().map(Into::into).collect();
+    Ok(Json(ToolUseList { tool_uses, total_count: page.total_count, skip: page.skip }))
 }

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::endpoint::{delete, get, post, put};
-use super::extract::{Bounded, Client, Id, Json, Query};
+use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
-use super::list::read_all;
-use super::organizations::{contains, members, name_filter, not_found, own_organizations, search};
+use super::list::{Limit, Skip, conditions, read_all, to_i32};
+use super::organizations::{contains, members, not_found, own_organizations, search};
 use super::reply::{Message, Reply, Versioned};
 use super::routes::{Level, Route, route};
 
@@ -128,12 +128,6 @@ impl From<&Member> for UserBody {
     }
 }
 
-impl From<&User> for Versioned<UserBody> {
-    fn from(user: &User) -> Self {
-        Self { version: user.version, body: user.into() }
-    }
-}
-
 /// The query parameters of the list of users.
 #[derive(Debug, Deserialize, ToSchema)]
 struct UsersQuery {
@@ -147,11 +141,11 @@ struct UsersQuery {
     /// Number of users before the page.
     #[serde(default)]
     #[schema(value_type = u32)]
-    skip: Bounded<0, { i32::MAX as u32 }, 0>,
+    skip: Skip,
     /// Maximum number of users of the page, at most 100.
     #[serde(default)]
     #[schema(value_type = u32, minimum = 1, maximum = 100, default = 10)]
-    limit: Bounded<1, 100, 10>,
+    limit: Limit,
 }
 
 /// A page of users.
@@ -233,8 +227,7 @@ async fn list(client: Client, Query(query): Query<UsersQuery>) -> Reply<Json<Use
         return Ok(Json(UserList { users, total_count: 1, skip: 0 }));
     }
     if client.is_platform_admin() && query.organization_id.is_none() {
-        let to_i32 = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-        let (page_size, skip_count, filter) = (to_i32(limit), to_i32(skip), name_filter(name));
+        let (page_size, skip_count, filter) = (to_i32(limit), to_i32(skip), conditions(&[("name:", name)]));
         let list = ListRequest { page_size, skip: skip_count, filter, ..ListRequest::default() };
         let page = client.run(ListUsers { list }).await?;
         let users = page.items.iter().map(Into::into).collect();
@@ -264,7 +257,7 @@ async fn create(client: Client, Json(fields): Json<NewUser>) -> Reply<Versioned<
     let (name, admin_name, admin_user_id) = (user.email.clone(), user.name.clone(), Some(user.id.clone()));
     let operation = CreateOrganization { name, admin_name, admin_user_id, is_without_token: true };
     client.run_part("organization", operation).await?;
-    Ok((&user).into())
+    Ok(Versioned::of(&user))
 }
 
 /// Refuses to withdraw the right of the only platform administrator.
@@ -305,7 +298,7 @@ async fn update(client: Client, Id(user_id): Id<UserId>, Json(fields): Json<User
     } else {
         find(&client, &user_id).await?
     };
-    let Some(new_password) = new_password else { return Ok((&user).into()) };
+    let Some(new_password) = new_password else { return Ok(Versioned::of(&user)) };
     match current_password {
         Some(current_password) => {
             client.run_part("password", ChangePassword { current_password, new_password }).await?;

@@ -7,7 +7,7 @@ use folio_proto::v1;
 use folio_resources::{Document, DocumentChange, NewDocument};
 
 use folio_types::op::{Expected, Write};
-use folio_types::{BlobId, Digest, DocumentId, TagId, Timestamp};
+use folio_types::{BlobId, DocumentId, TagId, Timestamp};
 use futures::{StreamExt as _, stream};
 
 use crate::harness::{Client, Server};
@@ -23,17 +23,9 @@ async fn fill(server: &Server, client: &Client, tag: &TagId) {
     let made = stream::iter(0..DOCUMENTS).map(|number| async move {
         let request = format!("made-{number}");
         let new = NewDocument {
-            name: format!("{number:06}.txt"),
-            media_type: "text/plain".into(),
-            size: 5,
-            sha256: Digest::of(b"hello").as_str().to_owned(),
-            blob: BlobId::derive(&[&request]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
             tags: if number % 10 == 0 { vec![tag.clone()] } else { Vec::new() },
             metadata: BTreeMap::from([("year".into(), if number % 100 == 0 { "1999" } else { "2024" }.into())]),
+            ..NewDocument::file(format!("{number:06}.txt"), "text/plain", b"hello", BlobId::derive(&[&request]))
         };
         let at = Timestamp::from_second(1_700_000_000 + i64::try_from(number).unwrap()).unwrap();
         let (key, change) = (request.parse().unwrap(), DocumentChange::Create(new));

@@ -193,7 +193,7 @@ fn a_query_is_checked() {
         assert_eq!(new(&[], aggregates).unwrap_err().violations[0].field, field);
     }
     assert!(new(&["missing"], vec![count()]).is_err() && new(&["vendor"; 5], vec![count()]).is_err());
-    for function in AggregateFunction::ALL {
+    for &function in AggregateFunction::ALL {
         assert_eq!(AggregateFunction::from_name(function.as_str()), Some(function));
     }
 }
