@@ -56,6 +56,11 @@ impl RowStore for Rows {
         Ok(true)
     }
 
+    async fn compare_and_remove(&self, org: &OrgId, group: &str, key: &str, before: Vec<u8>) -> Result<bool> {
+        let (mut rows, key) = (self.0.lock().unwrap(), row(org, group, key));
+        Ok(rows.get(&key) == Some(&before) && rows.remove(&key).is_some())
+    }
+
     async fn put(&self, org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> Result<()> {
         self.0.lock().unwrap().insert(row(org, group, key), value);
         Ok(())
