@@ -57,7 +57,8 @@ pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
         return Ok(0);
     }
     tracing::info!(%org, "the index of passages is rebuilt");
-    knowledge.index.begin_rebuild(org).await?;
+    let number = u64::try_from(knowledge.resources.environment.random() >> u64::BITS).unwrap_or_default();
+    knowledge.index.begin_rebuild(org, number).await?;
     let (store, mut written, mut after) = (knowledge.passages(), 0, None::<DocumentId>);
     loop {
         let heads = store.heads(org, after.as_ref(), HEADS_AT_ONCE).await?;
@@ -65,7 +66,7 @@ pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
         after = Some(last.document.clone());
         written += index_stored(knowledge, org, &heads).await?;
     }
-    if let Written::NotUsable(state) = knowledge.index.finish_rebuild(org).await? {
+    if let Written::NotUsable(state) = knowledge.index.finish_rebuild(org, number).await? {
         let message = format!("another process changed the index of passages ({state:?}) while it was rebuilt; retry");
         return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
     }
