@@ -24,13 +24,16 @@ use crate::structure::{ImageReference, image_references};
 const CELLS_MAX: usize = 1_000_000;
 /// Maximum number of uncompressed bytes of a file that is an archive.
 const ARCHIVE_BYTES: usize = 256 * 1024 * 1024;
+/// Maximum size of a package whose images are measured when its text is read, in bytes: a second copy of a larger one could exceed
+/// the memory of the process.
+const MEASURED_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum length of the reason of a failure, in characters.
 const REASON_CHARS: usize = 200;
 
 /// Writes a page for each sheet of a workbook and each slide of a presentation. Other documents have no pages of their own,
 /// and their text is divided like that of a text file.
 pub(super) fn read(input: Vec<u8>, source: &OfficeSource, output: &mut Output) -> io::Result<()> {
-    let OfficeFile { pages, is_cut, sheets, mut pictures } = match open(input, source) {
+    let OfficeFile { pages, is_cut, sheets, mut pictures } = match open(input, source, MEASURED_BYTES) {
         Ok(file) => file,
         Err(reason) => return output.refused(reason),
     };
@@ -58,7 +61,7 @@ pub(super) fn read(input: Vec<u8>, source: &OfficeSource, output: &mut Output) -
 
 /// Returns an image of a page by its number, both from 1.
 pub(super) fn image(input: Vec<u8>, source: &OfficeSource, page: u32, number: u32) -> Result<RgbImage, String> {
-    let OfficeFile { pages, sheets, mut pictures, .. } = open(input, source)?;
+    let OfficeFile { pages, sheets, mut pictures, .. } = open(input, source, usize::MAX)?;
     let found = (page as usize).checked_sub(1).and_then(|at| pages.get(at));
     let images = found.map(|page| images_of(page, &sheets)).unwrap_or_default();
     let image = (number as usize).checked_sub(1).and_then(|at| images.get(at));
@@ -75,10 +78,10 @@ struct OfficeFile {
     pictures: Pictures,
 }
 
-/// Reads the pages of a file. The error is a reason for users.
-fn open(input: Vec<u8>, source: &OfficeSource) -> Result<OfficeFile, String> {
+/// Reads the pages of a file. `package_bytes`: maximum size of a package whose images are opened. The error is a reason for users.
+fn open(input: Vec<u8>, source: &OfficeSource, package_bytes: usize) -> Result<OfficeFile, String> {
     let read = catch_unwind(AssertUnwindSafe(|| -> Result<OfficeFile, String> {
-        let (extracted, mut pictures) = extract(input, &source.media_type)?;
+        let (extracted, mut pictures) = extract(input, &source.media_type, package_bytes)?;
         let (pages, is_cut) = match extracted {
             Extracted::Pages(pages) => (pages, false),
             Extracted::Text(text) => {
@@ -120,7 +123,7 @@ struct OfficePage {
     sheet: Option<String>,
 }
 
-fn extract(input: Vec<u8>, media_type: &str) -> Result<(Extracted, Pictures), String> {
+fn extract(input: Vec<u8>, media_type: &str, package_bytes: usize) -> Result<(Extracted, Pictures), String> {
     let (input, media_type) = match media_type {
         // The reader expects UTF-8.
         "text/html" => (plain::decode(&input).into_owned().into_bytes(), media_type.to_owned()),
@@ -131,7 +134,7 @@ fn extract(input: Vec<u8>, media_type: &str) -> Result<(Extracted, Pictures), St
         media_type => (input, media_type.to_owned()),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
-    let is_package = input.starts_with(b"PK");
+    let is_package = input.starts_with(b"PK") && input.len() <= package_bytes;
     let copy: Option<Arc<[u8]>> = (is_package || is_workbook(&media_type)).then(|| Arc::from(input.as_slice()));
     let config = config(&media_type);
     let type_of_file = media_type.clone();
