@@ -101,8 +101,8 @@ async fn upsert(index: &dyn PassageIndex, org: &OrgId, documents: Vec<IndexedDoc
 }
 
 async fn create(index: &dyn PassageIndex, org: &OrgId) -> Result<()> {
-    index.begin_rebuild(org).await?;
-    index.finish_rebuild(org).await?;
+    index.begin_rebuild(org, 1).await?;
+    index.finish_rebuild(org, 1).await?;
     Ok(())
 }
 

@@ -87,6 +87,12 @@ struct RetrievalArguments {
     /// The embedding model at the endpoint.
     #[arg(long, requires = "embedding_base_url", value_name = "NAME")]
     embedding_model: Option<String>,
+    /// Text before each question, such as `query: ` [default: none].
+    #[arg(long, requires = "embedding_model", value_name = "TEXT", default_value = "")]
+    query_prefix: String,
+    /// Text before each passage, such as `passage: ` [default: none].
+    #[arg(long, requires = "embedding_model", value_name = "TEXT", default_value = "")]
+    passage_prefix: String,
     /// Search the index without a server, each mode by itself, to measure the latency of each.
     #[arg(long)]
     index: bool,
@@ -112,7 +118,9 @@ async fn evaluate_retrieval(arguments: RetrievalArguments) -> Result<()> {
     let (endpoint, sim) = match (arguments.embedding_base_url, arguments.embedding_model) {
         (Some(base_url), Some(model)) => {
             let query_model = arguments.query_model.unwrap_or_else(|| model.clone());
-            (EmbeddingEndpoint { base_url, model, query_model, api_key: api_key(&arguments.api_key_env) }, None)
+            let RetrievalArguments { query_prefix, passage_prefix, .. } = arguments;
+            let api_key = api_key(&arguments.api_key_env);
+            (EmbeddingEndpoint { base_url, model, query_model, passage_prefix, query_prefix, api_key }, None)
         }
         _ => {
             let sim = LlmSim::builder().record(0).start().await?;

@@ -27,11 +27,16 @@ impl SimulatedUser {
         self.retry(call).await.map(drop)
     }
 
-    /// Starts an ingestion with summaries by a model. Returns its job.
-    pub(super) async fn start_ingestion(&mut self, documents: &[String], name: &str) -> Result<String, Error> {
+    /// Starts an ingestion. Returns its job.
+    pub(super) async fn start_ingestion(
+        &mut self,
+        documents: &[String],
+        mode: v1::IngestionMode,
+        name: &str,
+    ) -> Result<String, Error> {
         let request = v1::StartIngestionRequest {
             document_ids: documents.to_vec(),
-            mode: v1::IngestionMode::Fast.into(),
+            mode: mode.into(),
             request_id: request_id("ingestion", name),
             ..Default::default()
         };

@@ -36,14 +36,18 @@ use crate::harness::tenant::Tenant;
 /// The embedding model of both organizations, and the one that the first organization may choose after its ingestion.
 const EMBEDDING_MODEL: &str = "vectors";
 const NEXT_MODEL: &str = "successor";
-/// Failpoints of an ingestion for `NodeKilledAtStep`.
-const INGESTION_STEPS: &[&str] = &["passages:before", "passages:after", "index:after"];
+/// Failpoints of an ingestion for `NodeKilledAtStep`, the last two of the groups of agents.
+const INGESTION_STEPS: &[&str] = &["passages:before", "passages:after", "index:after", "group:after", "child:after"];
 /// Model calls of a document one after another: two sections, the document, and the vectors.
 const CALLS_PER_DOCUMENT: u64 = 4;
 /// Credit for each document, several times the price of its model calls: the job does not wait for credit.
 const CREDITS_PER_DOCUMENT: u64 = 200;
 /// One of this number of documents is deleted, half of them during the job.
 const DELETED_EVERY: usize = 5;
+/// One of this number of documents is ingested by agents. None of them is deleted.
+const AGENTIC_EVERY: usize = 10;
+/// Number of documents of which agents ingest one at least. Faults of the stores may end the runs of all of a few documents.
+const AGENTIC_MIN: usize = 10;
 /// Documents of the second organization, which is deleted.
 const NEIGHBOUR_DOCUMENTS: usize = 4;
 /// Time until nothing of the deleted data remains, and until the index is complete.
@@ -82,12 +86,20 @@ pub struct IngestionReport {
 struct Documents {
     all: Vec<String>,
     deleted: BTreeSet<String>,
+    /// Documents that agents ingest.
+    agentic: Vec<String>,
 }
 
 impl Documents {
     fn new(all: Vec<String>) -> Self {
         let deleted = all.iter().skip(DELETED_EVERY - 1).step_by(DELETED_EVERY).cloned().collect();
-        Self { all, deleted }
+        let agentic = all.iter().step_by(AGENTIC_EVERY).cloned().collect();
+        Self { all, deleted, agentic }
+    }
+
+    /// Returns the documents that code ingests, with summaries by a model.
+    fn fast(&self) -> Vec<String> {
+        self.all.iter().filter(|id| !self.agentic.contains(*id)).cloned().collect()
     }
 
     fn live(&self) -> Vec<String> {
@@ -133,8 +145,12 @@ pub async fn run(plan: Plan) -> Result<IngestionReport> {
 
     let begun = Instant::now();
     let name = |tenant: &Tenant| format!("{} ingestion", tenant.marker);
-    let job = user.start_ingestion(&documents.all, &name(&cluster.tenants[0])).await?;
-    let other_job = neighbour.start_ingestion(&others, &name(&cluster.tenants[1])).await?;
+    let fast = documents.fast();
+    let job = user.start_ingestion(&fast, v1::IngestionMode::Fast, &name(&cluster.tenants[0])).await?;
+    let other_job = neighbour.start_ingestion(&others, v1::IngestionMode::Fast, &name(&cluster.tenants[1])).await?;
+    let mut agents = create_job_user(&cluster, 0, &log, &refusals, &mut random);
+    let agentic = documents.agentic.clone();
+    let agentic_job = agents.start_ingestion(&agentic, v1::IngestionMode::Agentic, "agentic ingestion").await?;
     let mut deleter = create_job_user(&cluster, 0, &log, &refusals, &mut random);
     let mut deleted: Vec<String> = documents.deleted.iter().cloned().collect();
     let late = deleted.split_off(deleted.len().div_ceil(2));
@@ -149,7 +165,19 @@ pub async fn run(plan: Plan) -> Result<IngestionReport> {
                 deleter.delete_document(document).await;
             }
         };
-        let ended = tokio::join!(user.wait_for_job(&job), neighbour.wait_for_job(&other_job), early);
+        let by_agents = async {
+            let ended = agents.wait_for_job(&agentic_job).await;
+            // A run that a fault has ended is not repeated, except by another ingestion.
+            let repeated = match ended.failed_items {
+                0 => None,
+                _ => {
+                    let started = agents.start_ingestion(&agentic, v1::IngestionMode::Fast, "repeated ingestion").await;
+                    Some(agents.wait_for_job(&started.expect("the ingestion is accepted")).await)
+                }
+            };
+            (ended, repeated)
+        };
+        let ended = tokio::join!(user.wait_for_job(&job), neighbour.wait_for_job(&other_job), by_agents, early);
         let time = begun.elapsed();
         for document in &late {
             deleter.delete_document(document).await;
@@ -158,7 +186,7 @@ pub async fn run(plan: Plan) -> Result<IngestionReport> {
             user.choose_embedding_model(model).await.expect("the model is accepted");
             wait_for_model(&stores, &org, model).await;
         }
-        (ended.0, ended.1, time, user)
+        (ended.0, ended.1, ended.2, time, user)
     });
     let time_limit = ENDED_WITHIN + ENDED_WITHIN_PER_DOCUMENT * u32::try_from(plan.documents)?;
     let failpoints = [JOB_STEPS, PAGE_STEPS, INGESTION_STEPS].concat();
@@ -167,7 +195,7 @@ pub async fn run(plan: Plan) -> Result<IngestionReport> {
         ensure!(incidents.elapsed() < time_limit, "the ingestion did not end within {time_limit:?}");
         incidents.inject_next(&mut cluster, &mut servers, &refusals).await?;
     }
-    let (ended, other_ended, time, mut user) = work.await?;
+    let (ended, other_ended, (by_agents, repeated), time, mut user) = work.await?;
     println!(
         "the ingestion ended after {:.1} s: {} done, {} failed; {} documents are deleted",
         time.as_secs_f64(),
@@ -175,13 +203,16 @@ pub async fn run(plan: Plan) -> Result<IngestionReport> {
         ended.failed_items,
         documents.deleted.len()
     );
+    println!("by agents: {} done, {} failed", by_agents.done_items, by_agents.failed_items);
     let stuck = cluster.setup.heartbeat_times.dead_after + Duration::from_secs(5);
     let limits = TimeLimits { stuck, total: Duration::from_secs(60) };
     let evidence = gather(&cluster, &tables, &log, limits).await?;
     println!("idle; errors: {:?}", refusals.all());
     let mut failures: Vec<String> = incidents.failure().into_iter().collect();
-    failures.extend(wrong_end(&ended, documents.all.len()));
+    failures.extend(wrong_end(&ended, fast.len()));
     failures.extend(wrong_end(&other_ended, others.len()));
+    failures.extend(repeated.and_then(|repeated| wrong_end(&repeated, documents.agentic.len())));
+    failures.extend(wrong_runs(&by_agents, documents.agentic.len()));
     let mut violations: Vec<String> = check(&evidence).iter().map(ToString::to_string).collect();
     granter.delete_organization(&cluster.tenants[1]).await?;
     violations.extend(remaining(&cluster, &tables, &documents).await?);
@@ -220,6 +251,15 @@ fn files(marker: &str, count: usize) -> Vec<(String, String)> {
         (file_name(marker, number), text)
     };
     (0..count).map(file).collect()
+}
+
+/// Returns the problem of a job that ingests documents by agents. An item fails if a fault ends the run of its agents.
+fn wrong_runs(ended: &v1::Job, items: usize) -> Option<String> {
+    let (state, done, failed) = (ended.state().as_str_name(), ended.done_items, ended.failed_items);
+    let is_ended = ended.state() == v1::JobState::Completed && usize::try_from(done + failed) == Ok(items);
+    let has_result = items < AGENTIC_MIN || done > 0;
+    let problem = || format!("the job of {items} runs of agents ended as {state}: {done} done, {failed} failed");
+    (!(is_ended && has_result)).then(problem)
 }
 
 /// Returns the links of live documents that do not lead to exactly the document that they name, or that lead to a deleted one.
@@ -402,6 +442,7 @@ mod tests {
         let documents = Documents::new(all);
         assert_eq!(documents.deleted, BTreeSet::from(["4".to_owned(), "9".to_owned()]));
         assert_eq!(documents.live().len(), 8);
+        assert_eq!((documents.agentic.as_slice(), documents.fast().len()), (["0".to_owned()].as_slice(), 9));
         let links: Vec<_> = documents.links().map(|(from, to)| format!("{from}{to}")).collect();
         assert_eq!(links, ["01", "12", "23", "34", "56", "67", "78", "89"]);
         let files = files("alpha", 3);

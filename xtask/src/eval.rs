@@ -12,7 +12,7 @@ pub(crate) struct Arguments {
     /// the program that evaluates extractions: `--truth FOLDER` [default: samples/eval], `--set N`, `--filter TEXT`, `--base-url URL` and
     /// `--model NAME` [default: the offline rules], `--api-key-env NAME` [default: OPENAI_API_KEY], `--bare`, `--evidence`, `--examples N`, `--agent`,
     /// `--write-documents FOLDER`, `--answers FOLDER`. For searches: `retrieval`, then `--set N` or `--folder FOLDER`,
-    /// `--embedding-base-url URL` and `--embedding-model NAME` [default: hashes of words], `--index`.
+    /// `--embedding-base-url URL` and `--embedding-model NAME` [default: hashes of words], `--query-prefix TEXT`, `--passage-prefix TEXT`, `--index`.
     /// Paths are relative to the root of the workspace.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,

@@ -108,7 +108,7 @@ impl PageRenderer {
         self.store(&key, rendered).await
     }
 
-    /// Returns an image that is embedded in a PDF file, for a model. The copy of the image that [`Self::render`] makes is stored.
+    /// Returns an image that is embedded in a document, for a model. The copy of the image that [`Self::render`] makes is stored.
     ///
     /// # Errors
     /// Those of [`Self::render`], and `INVALID_FIELD` of `image_id` if the image cannot be made smaller.
@@ -147,10 +147,13 @@ impl PageRenderer {
             Rendition::Page(image) => self.job(media_type, image).map(Method::Child),
             Rendition::Embedded { page, number } => match route(media_type) {
                 Route::Pdf => Ok(Method::Child(Job::EmbeddedImage { page: *page, number: *number })),
+                Route::Office => Ok(Method::Child(Job::OfficeImage {
+                    source: reader::office_source(&self.options, media_type),
+                    page: *page,
+                    number: *number,
+                })),
                 _ => {
-                    let message = format!(
-                        "Folio returns the images that are embedded in PDF files, and not those in {media_type}"
-                    );
+                    let message = format!("files of the type {media_type} have no embedded images");
                     Err(Error::precondition(Reason::UnsupportedType, message))
                 }
             },

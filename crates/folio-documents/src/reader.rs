@@ -20,7 +20,7 @@ use crate::sniff::{Route, route};
 use crate::structure::{self, TextForm};
 use crate::tiff;
 use crate::worker::found::{self, Found};
-use crate::worker::{Job, Line, Task};
+use crate::worker::{Job, Line, OfficeSource, Task};
 
 /// The field of an upload with the password of a protected PDF.
 pub(crate) const PASSWORD_FIELD: &str = "description.password";
@@ -286,8 +286,7 @@ impl FileReader<'_> {
     }
 
     async fn office(&self, media_type: &str) -> Result<Pages, ReadError> {
-        let (max_pages, document_chars) = (self.options.max_pages, self.options.document_chars);
-        self.child(Job::Office { media_type: media_type.to_owned(), max_pages, document_chars }).await
+        self.child(Job::Office(office_source(self.options, media_type))).await
     }
 
     async fn pdf(&self) -> Result<Pages, ReadError> {
@@ -394,6 +393,11 @@ impl FileReader<'_> {
         let output = self.children.run(&task, files, self.options.child_timeout(), max_output).await?;
         blocking(move || parse_output(&output)).await
     }
+}
+
+pub(crate) fn office_source(options: &Options, media_type: &str) -> OfficeSource {
+    let (max_pages, document_chars) = (options.max_pages, options.document_chars);
+    OfficeSource { media_type: media_type.to_owned(), max_pages, document_chars }
 }
 
 pub(crate) fn task(options: &Options, job: Job) -> Task {

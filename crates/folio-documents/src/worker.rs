@@ -11,6 +11,7 @@ pub(crate) mod found;
 mod image;
 mod layout;
 mod office;
+mod office_image;
 mod pdf;
 mod pdf_structure;
 pub mod sandbox;
@@ -70,12 +71,7 @@ pub(crate) enum Job {
         page_chars: usize,
     },
     /// Reads the text of the office document, HTML file or mail on standard input.
-    Office {
-        media_type: String,
-        max_pages: u32,
-        /// Maximum number of characters of the document.
-        document_chars: usize,
-    },
+    Office(OfficeSource),
     /// Decodes the text file on standard input, and divides it into pages.
     Text {
         max_pages: u32,
@@ -86,6 +82,8 @@ pub(crate) enum Job {
     Image { is_pdf: bool, page: u32, dpi: u32, is_webp: bool },
     /// Writes an image that is embedded in the PDF file on standard input.
     EmbeddedImage { page: u32, number: u32 },
+    /// Writes an image of the office document, HTML file or mail on standard input. Its number is that of the text of the page.
+    OfficeImage { source: OfficeSource, page: u32, number: u32 },
     /// Writes the image file on standard input as a JPEG image of bounded size, without its metadata.
     ModelImage { max_pixels: u32, max_bytes: u64 },
     /// Writes the pages of the image file on standard input as a PDF file.
@@ -112,6 +110,15 @@ pub(crate) enum Job {
     },
     /// Reports the layers of the confinement that the kernel refuses.
     Probe,
+}
+
+/// The form of an office document, HTML file or mail, and the bounds within which its text is divided into pages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OfficeSource {
+    pub(crate) media_type: String,
+    pub(crate) max_pages: u32,
+    /// Maximum number of characters of the document.
+    pub(crate) document_chars: usize,
 }
 
 /// A line of a child's output, in JSON.
@@ -257,9 +264,7 @@ fn read(job: Job) -> io::Result<()> {
                     let password = std::env::var(PASSWORD_VARIABLE).ok();
                     pdf::read(input, password.as_deref(), max_pages, page_chars, &mut output)?;
                 }
-                Job::Office { media_type, max_pages, document_chars } => {
-                    office::read(input, &media_type, max_pages, document_chars, &mut output)?;
-                }
+                Job::Office(source) => office::read(input, &source, &mut output)?,
                 Job::Image { is_pdf, page, dpi, is_webp } => {
                     let format = if is_webp { ImageFormat::WebP } else { ImageFormat::Png };
                     match PageImage::new(page, dpi, format) {
@@ -268,6 +273,9 @@ fn read(job: Job) -> io::Result<()> {
                     }
                 }
                 Job::EmbeddedImage { page, number } => embedded_image::write(input, page, number, &mut output)?,
+                Job::OfficeImage { source, page, number } => {
+                    embedded_image::write_of_office(input, &source, page, number, &mut output)?;
+                }
                 Job::ModelImage { max_pixels, max_bytes } => {
                     image::write_for_model(input, max_pixels, max_bytes, &mut output)?;
                 }

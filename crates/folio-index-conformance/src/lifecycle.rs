@@ -23,14 +23,14 @@ async fn rebuilds(fixture: &dyn Fixture, nonce: &str) -> Outcome {
         let missing = Written::NotUsable(IndexState::Missing);
         same(index.upsert(&org, new()).await?, missing, "an upsert without an index")?;
         same(index.delete_documents(&org, &[id("a")]).await?, missing, "a deletion without an index")?;
-        same(index.finish_rebuild(&org).await?, missing, "the end of a rebuild that has not begun")?;
+        same(index.finish_rebuild(&org, 1).await?, missing, "the end of a rebuild that has not begun")?;
         let answer = index.search(&org, &search("alpha", &[1.0, 0.0])).await?;
         check(
             answer.hits.is_empty() && !answer.lexical.is_used && !answer.dense.is_used,
             "a missing index was searched",
         )?;
         same(answer.lexical.gaps, vec![Gap::State(IndexState::Missing)], "the gap of a missing index")?;
-        index.begin_rebuild(&org).await?;
+        index.begin_rebuild(&org, 1).await?;
         upsert(&*index, &org, new()).await?;
         let answer = index.search(&org, &search("alpha", &[1.0, 0.0])).await?;
         same(answer.hits.len(), 1, "passages during a rebuild")?;
@@ -41,11 +41,15 @@ async fn rebuilds(fixture: &dyn Fixture, nonce: &str) -> Outcome {
     let index = fixture.open().await?;
     same(index.state(&org).await?, IndexState::Rebuilding, "the state after a restart during a rebuild")?;
     same(words(&*index, &org, "alpha").await?, vec![(id("a"), 0)], "passages after a restart")?;
-    index.begin_rebuild(&org).await?;
+    index.begin_rebuild(&org, 2).await?;
     check(words(&*index, &org, "alpha").await?.is_empty(), "a rebuild kept passages")?;
     upsert(&*index, &org, new()).await?;
-    same(index.finish_rebuild(&org).await?, Written::Applied { stale: 0 }, "the end of a rebuild")?;
-    same(index.finish_rebuild(&org).await?, Written::Applied { stale: 0 }, "the repeated end of a rebuild")?;
+    let other = Written::NotUsable(IndexState::Rebuilding);
+    same(index.finish_rebuild(&org, 1).await?, other, "the end of a rebuild that another one has replaced")?;
+    same(index.state(&org).await?, IndexState::Rebuilding, "the state after the end of a replaced rebuild")?;
+    for what in ["the end of a rebuild", "the repeated end of a rebuild"] {
+        same(index.finish_rebuild(&org, 2).await?, Written::Applied { stale: 0 }, what)?;
+    }
     drop(index);
     let index = fixture.open().await?;
     same(index.state(&org).await?, IndexState::Ready, "the state after a restart")?;

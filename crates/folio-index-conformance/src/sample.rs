@@ -38,8 +38,8 @@ pub(crate) fn search(text: &str, values: &[f32]) -> Search {
 
 /// Returns an empty index of an organization in the state `Ready`.
 pub(crate) async fn ready(index: &dyn PassageIndex, org: &OrgId) -> Outcome {
-    index.begin_rebuild(org).await?;
-    same(index.finish_rebuild(org).await?, Written::Applied { stale: 0 }, "the end of a rebuild")
+    index.begin_rebuild(org, 1).await?;
+    same(index.finish_rebuild(org, 1).await?, Written::Applied { stale: 0 }, "the end of a rebuild")
 }
 
 pub(crate) async fn upsert(index: &dyn PassageIndex, org: &OrgId, documents: Vec<IndexedDocument>) -> Outcome {

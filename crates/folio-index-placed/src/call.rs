@@ -10,8 +10,12 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
     State,
-    BeginRebuild,
-    FinishRebuild,
+    BeginRebuild {
+        rebuild: u64,
+    },
+    FinishRebuild {
+        rebuild: u64,
+    },
     Upsert {
         documents: Vec<IndexedDocument>,
     },
@@ -70,11 +74,11 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 pub(crate) async fn make(index: &dyn PassageIndex, org: &OrgId, call: Call) -> Result<Reply> {
     Ok(match call {
         Call::State => Reply::State(index.state(org).await?),
-        Call::BeginRebuild => {
-            index.begin_rebuild(org).await?;
+        Call::BeginRebuild { rebuild } => {
+            index.begin_rebuild(org, rebuild).await?;
             Reply::Done
         }
-        Call::FinishRebuild => Reply::Written(index.finish_rebuild(org).await?),
+        Call::FinishRebuild { rebuild } => Reply::Written(index.finish_rebuild(org, rebuild).await?),
         Call::Upsert { documents } => Reply::Written(index.upsert(org, documents).await?),
         Call::Stage(_) | Call::Commit(_) => {
             return Err(Error::internal("a part of an upsert was not joined with the others"));
@@ -123,6 +127,7 @@ mod tests {
         let search = Search { text: "a".to_owned(), vector: Some(vector), filter: Filter::default(), limit: 3 };
         for call in [
             Call::State,
+            Call::FinishRebuild { rebuild: u64::MAX },
             Call::Upsert { documents: vec![document.clone()] },
             Call::Stage(Part { upload: "u".to_owned(), number: 1, documents: vec![document] }),
             Call::Search { search },

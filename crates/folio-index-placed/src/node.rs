@@ -25,8 +25,8 @@ pub struct NodeIndex {
     placement: Arc<dyn Placement>,
     /// The address of this node.
     address: String,
-    /// The terms in which this process began to rebuild indexes.
-    terms: Mutex<HashMap<OrgId, u64>>,
+    /// The newest rebuild of each index that began at this process, with its term.
+    terms: Mutex<HashMap<OrgId, (u64, u64)>>,
 }
 
 impl NodeIndex {
@@ -48,7 +48,7 @@ impl NodeIndex {
         Err(Error::unavailable(Reason::StoreUnavailable, message).retry_after(crate::placed::RETRY_AFTER))
     }
 
-    fn terms(&self) -> MutexGuard<'_, HashMap<OrgId, u64>> {
+    fn terms(&self) -> MutexGuard<'_, HashMap<OrgId, (u64, u64)>> {
         self.terms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,14 +121,14 @@ impl PassageIndex for NodeIndex {
         self.seen_state(org).await
     }
 
-    async fn begin_rebuild(&self, org: &OrgId) -> Result<()> {
+    async fn begin_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<()> {
         self.check_placement(org)?;
         let term = self.holders.begin(org, &self.address).await?;
-        self.terms().insert(org.clone(), term);
-        self.local.begin_rebuild(org).await
+        self.terms().insert(org.clone(), (rebuild, term));
+        self.local.begin_rebuild(org, rebuild).await
     }
 
-    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written> {
+    async fn finish_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<Written> {
         self.check_placement(org)?;
         let state = self.local.state(org).await?;
         if state == IndexState::Ready {
@@ -140,17 +140,17 @@ impl PassageIndex for NodeIndex {
                 Written::NotUsable(IndexState::Rebuilding)
             });
         }
-        let finished = self.local.finish_rebuild(org).await?;
+        // The process may have been started again since the rebuild began, or another rebuild may have begun.
+        let newest = self.terms().get(org).copied();
+        let Some((_, term)) = newest.filter(|(newest, _)| *newest == rebuild) else {
+            return Ok(Written::NotUsable(state));
+        };
+        let finished = self.local.finish_rebuild(org, rebuild).await?;
         if finished != (Written::Applied { stale: 0 }) {
             return Ok(finished);
         }
-        // Another node may have received writes since the rebuild began, or another process began it.
-        let term = self.terms().get(org).copied();
-        let is_complete = match term {
-            Some(term) => self.holders.complete(org, &self.address, term).await?,
-            None => false,
-        };
-        if !is_complete {
+        // Another node may have received writes since the rebuild began.
+        if !self.holders.complete(org, &self.address, term).await? {
             return Ok(Written::NotUsable(IndexState::Rebuilding));
         }
         Ok(finished)

@@ -145,12 +145,12 @@ impl PassageIndex for PlacedIndex {
         }
     }
 
-    async fn begin_rebuild(&self, org: &OrgId) -> Result<()> {
-        done(self.call(org, Call::BeginRebuild).await?)
+    async fn begin_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<()> {
+        done(self.call(org, Call::BeginRebuild { rebuild }).await?)
     }
 
-    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written> {
-        written(self.call(org, Call::FinishRebuild).await?)
+    async fn finish_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<Written> {
+        written(self.call(org, Call::FinishRebuild { rebuild }).await?)
     }
 
     async fn upsert(&self, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<Written> {

@@ -56,6 +56,11 @@ impl RowStore for Rows {
         Ok(true)
     }
 
+    async fn compare_and_remove(&self, org: &OrgId, group: &str, key: &str, before: Vec<u8>) -> Result<bool> {
+        let (mut rows, key) = (self.0.lock().unwrap(), row(org, group, key));
+        Ok(rows.get(&key) == Some(&before) && rows.remove(&key).is_some())
+    }
+
     async fn put(&self, org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> Result<()> {
         self.0.lock().unwrap().insert(row(org, group, key), value);
         Ok(())
@@ -147,11 +152,11 @@ impl PassageIndex for Remote {
     async fn state(&self, org: &OrgId) -> Result<IndexState> {
         self.adapter.state(org).await
     }
-    async fn begin_rebuild(&self, org: &OrgId) -> Result<()> {
-        self.adapter.begin_rebuild(org).await
+    async fn begin_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<()> {
+        self.adapter.begin_rebuild(org, rebuild).await
     }
-    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written> {
-        self.adapter.finish_rebuild(org).await
+    async fn finish_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<Written> {
+        self.adapter.finish_rebuild(org, rebuild).await
     }
     async fn upsert(&self, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<Written> {
         self.adapter.upsert(org, documents).await
@@ -223,9 +228,9 @@ async fn search(index: &dyn PassageIndex, org: &OrgId) -> (usize, Vec<Gap>) {
 
 /// Builds the index from documents, as its caller does from the stores.
 async fn rebuild(index: &dyn PassageIndex, org: &OrgId, documents: &[IndexedDocument]) -> Written {
-    index.begin_rebuild(org).await.unwrap();
+    index.begin_rebuild(org, 1).await.unwrap();
     index.upsert(org, documents.to_vec()).await.unwrap();
-    index.finish_rebuild(org).await.unwrap()
+    index.finish_rebuild(org, 1).await.unwrap()
 }
 
 const DONE: Written = Written::Applied { stale: 0 };
@@ -247,7 +252,7 @@ async fn an_index_that_moves_is_rebuilt_and_its_gaps_are_named() {
     cluster.live.set(&["a:1", "b:1"]);
     assert_eq!(index.state(&org).await.unwrap(), IndexState::Rebuilding);
     assert_eq!(search(&index, &org).await, (1, vec![Gap::State(IndexState::Rebuilding)]));
-    assert_eq!(index.finish_rebuild(&org).await.unwrap(), Written::NotUsable(IndexState::Rebuilding));
+    assert_eq!(index.finish_rebuild(&org, 1).await.unwrap(), Written::NotUsable(IndexState::Rebuilding));
     assert_eq!(rebuild(&index, &org, &[first.clone(), second.clone()]).await, DONE);
     assert_eq!((index.state(&org).await.unwrap(), search(&index, &org).await), (IndexState::Ready, (2, vec![])));
 
@@ -262,13 +267,27 @@ async fn an_index_that_moves_is_rebuilt_and_its_gaps_are_named() {
 async fn a_rebuild_during_which_another_node_received_writes_is_not_complete() {
     let (cluster, org) = (TestCluster::start(), OrgId::derive(&["interrupted"]));
     let index = cluster.adapter(None);
-    index.begin_rebuild(&org).await.unwrap();
+    index.begin_rebuild(&org, 1).await.unwrap();
     cluster.live.set(&["b:1", "a:1"]);
     index.upsert(&org, vec![document("first", 1)]).await.unwrap();
     cluster.live.set(&["a:1", "b:1"]);
     index.upsert(&org, vec![document("second", 1)]).await.unwrap();
-    assert_eq!(index.finish_rebuild(&org).await.unwrap(), Written::NotUsable(IndexState::Rebuilding));
+    assert_eq!(index.finish_rebuild(&org, 1).await.unwrap(), Written::NotUsable(IndexState::Rebuilding));
     assert_eq!(index.state(&org).await.unwrap(), IndexState::Rebuilding);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_does_not_end_the_rebuild_of_another_one() {
+    let (cluster, org) = (TestCluster::start(), OrgId::derive(&["replaced"]));
+    let (former, next) = (cluster.adapter(None), cluster.adapter(None));
+    former.begin_rebuild(&org, 1).await.unwrap();
+    next.begin_rebuild(&org, 2).await.unwrap();
+    former.upsert(&org, vec![document("first", 1)]).await.unwrap();
+    assert_eq!(former.finish_rebuild(&org, 1).await.unwrap(), Written::NotUsable(IndexState::Rebuilding));
+    assert_eq!(next.state(&org).await.unwrap(), IndexState::Rebuilding);
+    next.upsert(&org, vec![document("first", 1), document("second", 1)]).await.unwrap();
+    assert_eq!(next.finish_rebuild(&org, 2).await.unwrap(), DONE);
+    assert_eq!((next.state(&org).await.unwrap(), search(&next, &org).await), (IndexState::Ready, (2, vec![])));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -54,10 +54,11 @@ pub(crate) fn of_tokens<'a>(org: &OrgId, tokens: impl Iterator<Item = &'a str>) 
     filter
 }
 
-/// Returns the filter of the organization point in a state.
-pub(crate) fn of_state(org: &OrgId, state: &str) -> Filter {
+/// Returns the filter of the organization point in a state of a rebuild.
+pub(crate) fn of_state(org: &OrgId, state: &str, rebuild: u64) -> Filter {
     let mut filter = of_kind(org, Kind::Organization);
     filter.must.push(equals(key::STATE, state));
+    filter.must.push(equals(key::TOKEN, &rebuild.to_string()));
     filter
 }
 
@@ -130,7 +131,7 @@ mod tests {
             of_content(&org()),
             of_writes(&org(), ["a"].into_iter()),
             of_tokens(&org(), ["a"].into_iter()),
-            of_state(&org(), "ready"),
+            of_state(&org(), "ready", 1),
             of_search(&org(), &none(), std::iter::empty()),
             without_vector(of_search(&org(), &none(), ["a"].into_iter()), "d"),
         ] {

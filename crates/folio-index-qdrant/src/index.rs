@@ -86,29 +86,35 @@ impl QdrantIndex {
         Ok(self.records(org, &[]).await?.state)
     }
 
-    async fn store_state(&self, org: &OrgId, state: StoredState, condition: Condition) -> Result<(), Failure> {
-        self.collection.upsert(vec![org_point(org, state)], condition).await
+    async fn store_state(
+        &self,
+        org: &OrgId,
+        (state, rebuild): (StoredState, u64),
+        condition: Condition,
+    ) -> Result<(), Failure> {
+        self.collection.upsert(vec![org_point(org, state, rebuild)], condition).await
     }
 
     /// Removes all documents and passages. Until the end the index counts as missing, also after a crash.
-    async fn empty(&self, org: &OrgId) -> Result<(), Failure> {
+    async fn empty(&self, org: &OrgId, rebuild: u64) -> Result<(), Failure> {
         self.collection.open().await?;
-        self.store_state(org, StoredState::Emptying, Condition::Always).await?;
+        self.store_state(org, (StoredState::Emptying, rebuild), Condition::Always).await?;
         self.collection.delete(filter::of_content(org)).await
     }
 
-    async fn try_begin_rebuild(&self, org: &OrgId) -> Result<(), Failure> {
-        self.empty(org).await?;
-        self.store_state(org, StoredState::Rebuilding, Condition::Always).await
+    async fn try_begin_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<(), Failure> {
+        self.empty(org, rebuild).await?;
+        // Without a condition: another rebuild may have lost points by the removal, and cannot end any more.
+        self.store_state(org, (StoredState::Rebuilding, rebuild), Condition::Always).await
     }
 
-    async fn try_finish_rebuild(&self, org: &OrgId) -> Result<Written, Failure> {
+    async fn try_finish_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<Written, Failure> {
         let state = self.read_state(org).await?;
         match state {
             IndexState::Ready => Ok(Written::Applied { stale: 0 }),
             IndexState::Rebuilding => {
-                let unchanged = filter::of_state(org, StoredState::Rebuilding.as_str());
-                self.store_state(org, StoredState::Ready, Condition::Matches(unchanged)).await?;
+                let unchanged = filter::of_state(org, StoredState::Rebuilding.as_str(), rebuild);
+                self.store_state(org, (StoredState::Ready, rebuild), Condition::Matches(unchanged)).await?;
                 match self.read_state(org).await? {
                     IndexState::Ready => Ok(Written::Applied { stale: 0 }),
                     other => Ok(Written::NotUsable(other)),
@@ -119,7 +125,7 @@ impl QdrantIndex {
     }
 
     async fn try_delete_organization(&self, org: &OrgId) -> Result<(), Failure> {
-        self.empty(org).await?;
+        self.empty(org, 0).await?;
         self.collection.delete(filter::of_org(org)).await
     }
 
@@ -203,12 +209,12 @@ impl PassageIndex for QdrantIndex {
         Ok(self.read_state(org).await?)
     }
 
-    async fn begin_rebuild(&self, org: &OrgId) -> Result<()> {
-        Ok(self.try_begin_rebuild(org).await?)
+    async fn begin_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<()> {
+        Ok(self.try_begin_rebuild(org, rebuild).await?)
     }
 
-    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written> {
-        Ok(self.try_finish_rebuild(org).await?)
+    async fn finish_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<Written> {
+        Ok(self.try_finish_rebuild(org, rebuild).await?)
     }
 
     async fn upsert(&self, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<Written> {

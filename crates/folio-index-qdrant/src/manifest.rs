@@ -58,9 +58,10 @@ pub(crate) fn org_point_id(org: &OrgId) -> PointId {
     point_id(&[Kind::Organization.as_str(), org.as_str()])
 }
 
-/// Returns the point that records the state of an index.
-pub(crate) fn org_point(org: &OrgId, state: StoredState) -> PointStruct {
+/// Returns the point that records the state of an index, with the number of its rebuild.
+pub(crate) fn org_point(org: &OrgId, state: StoredState, rebuild: u64) -> PointStruct {
     let mut payload = payload_of(org, Kind::Organization);
+    payload.insert(key::TOKEN.to_owned(), text(&rebuild.to_string()));
     payload.insert(key::STATE.to_owned(), text(state.as_str()));
     payload.insert(key::FORMAT.to_owned(), integer(FORMAT));
     point(org_point_id(org), payload, BTreeMap::new())
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn a_point_records_its_state_or_is_damaged() {
         let org = OrgId::derive(&["a"]);
-        let payload = |state| org_point(&org, state).payload;
+        let payload = |state| org_point(&org, state, 1).payload;
         assert_eq!(state_of(None), IndexState::Missing);
         for (stored, expected) in [
             (StoredState::Emptying, IndexState::Missing),
@@ -185,7 +186,7 @@ mod tests {
             payload.remove(key::TOKEN);
             assert_eq!(DocumentRecord::read(&payload), None);
         }
-        assert_eq!(DocumentRecord::read(&org_point(&org, StoredState::Ready).payload), None);
+        assert_eq!(DocumentRecord::read(&org_point(&org, StoredState::Ready, 1).payload), None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) mod key {
     pub(crate) const LIVE: &str = "live";
     /// The writes that may have points.
     pub(crate) const WRITES: &str = "writes";
-    /// Changes with each change of a document point.
+    /// Changes with each change of a document point. Of an organization: the number of the rebuild.
     pub(crate) const TOKEN: &str = "token";
     /// Position of a document in the order of ids.
     pub(crate) const ORDER: &str = "order";

@@ -20,11 +20,13 @@ pub trait PassageIndex: Send + Sync {
     /// [`IndexState::Missing`].
     async fn state(&self, org: &OrgId) -> Result<IndexState>;
 
-    /// Replaces the index of an organization by an empty one in the state [`IndexState::Rebuilding`].
-    async fn begin_rebuild(&self, org: &OrgId) -> Result<()>;
+    /// Replaces the index of an organization by an empty one in the state [`IndexState::Rebuilding`]. `rebuild`: a random number that
+    /// the caller chooses for each rebuild.
+    async fn begin_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<()>;
 
-    /// Changes the state from [`IndexState::Rebuilding`] to [`IndexState::Ready`]. No effect in the state `Ready`.
-    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written>;
+    /// Changes the state from [`IndexState::Rebuilding`] to [`IndexState::Ready`], unless another rebuild has begun since the one with
+    /// this number: a caller whose rebuild was replaced must not end the other one. No effect in the state `Ready`.
+    async fn finish_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<Written>;
 
     /// Replaces all passages of each document by those of its new generation, in one step for each document. A document
     /// of which the index has a later generation is not changed. A document without passages is removed.

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use folio_history::command::ChatCommand;
 use folio_history::job::JobHeader;
 use folio_passages::Context;
-use folio_resources::{Document, SectionId, TextId, TextState};
+use folio_resources::{Document, SectionId, TermSearch, TextId, TextState};
 use folio_tools::images::{DescribeCall, describe_images, stored_summaries};
 use folio_tools::ingestion::{
     ChunkOverrides, GeneratedChunks, IndexCall, NetworkJob, NetworkRun, PassageIngester, SummaryRun,
@@ -104,7 +104,11 @@ impl NetworkModes for Agents {
 
     async fn context(&self, knowledge: &Knowledge, run: &IngestionRun) -> Result<Context> {
         let Some(document) = ready(knowledge, run).await? else { return Ok(Context::default()) };
-        let dictionary = dictionary_entries(&knowledge.stores, &document.org).await?;
+        let entries = dictionary_entries(&knowledge.stores, &document.org).await?;
+        // A large dictionary would block the other tasks of the thread.
+        let dictionary = tokio::task::spawn_blocking(move || TermSearch::new(entries)).await;
+        let dictionary =
+            dictionary.map_err(|error| Error::internal(format!("a dictionary is not searched: {error}")))??;
         let user = worker(&run.principal, &document).user;
         let key = run.run.ledger_key(SUMMARIES_CALL);
         let of_document = SummaryRun { document: &document, user: &user, key, model: None, dictionary: &dictionary };

@@ -1,7 +1,7 @@
 //! Entries of the dictionary as context of the passages of a document.
 
 use folio_passages::{Block, DictionaryTerm, Section};
-use folio_resources::{DictionaryEntry, Provenance, relevant_entries};
+use folio_resources::{DictionaryEntry, Provenance, TermSearch};
 use folio_types::Result;
 
 /// Maximum entries of a document's context: the most frequent terms of its text.
@@ -13,12 +13,13 @@ const TEXT_BYTES: usize = 16 * 1024 * 1024;
 ///
 /// # Errors
 /// `INTERNAL` if the terms are too large for a search.
-pub(crate) fn relevant_terms(entries: &[DictionaryEntry], sections: &[Section]) -> Result<Vec<DictionaryTerm>> {
+pub(crate) fn relevant_terms(entries: Vec<DictionaryEntry>, sections: &[Section]) -> Result<Vec<DictionaryTerm>> {
     if entries.is_empty() {
         return Ok(Vec::new());
     }
-    let found = relevant_entries(entries, &text_of(sections), RELEVANT_MAX)?;
-    Ok(found
+    let search = TermSearch::new(entries)?;
+    Ok(search
+        .relevant(&text_of(sections), RELEVANT_MAX)
         .into_iter()
         .map(|entry| DictionaryTerm {
             term: entry.term.clone(),

@@ -324,7 +324,7 @@ pub(crate) async fn divide(
     let counter = knowledge.tokenizers.of(targets.first().map(|target| target.model.as_str()));
     // Dividing a long document would block the other tasks of the thread.
     let chunked = tokio::task::spawn_blocking(move || {
-        source.context.dictionary.extend(relevant_terms(&entries, &source.sections)?);
+        source.context.dictionary.extend(relevant_terms(entries, &source.sections)?);
         chunk_document(&source, &options, counter.as_ref())
     });
     let chunking = chunked.await.map_err(|error| failed_division(&error))??;

@@ -9,6 +9,7 @@
 //! Ingestions write to the index meanwhile. A generation is stored before it is written to the index, so that a rebuild that
 //! began earlier or later contains it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,6 +20,7 @@ use folio_resources::Document;
 use folio_storage::value::PassageHead;
 use folio_storage::{create_job, hint_job};
 use folio_types::{Code, DocumentId, Error, JobId, OrgId, Principal, Reason, Result, Role, Timestamp, UserId};
+use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 
 use crate::index::{indexed, read_all, remove_deleted, upsert};
@@ -27,7 +29,9 @@ use crate::knowledge::Knowledge;
 /// Number of heads of one read.
 const HEADS_AT_ONCE: usize = 100;
 /// Maximum passages of several documents that are written to the index at a time. A larger document is written alone.
-const PASSAGES_AT_ONCE: usize = 2_000;
+const PASSAGES_AT_ONCE: u32 = 2_000;
+/// Maximum number of documents whose passages are read at a time.
+const READS_AT_ONCE: usize = 16;
 /// Maximum time for which a rebuild waits for another one of the process. A job that waits longer gives its capacity to other jobs.
 const REBUILDING_WAIT: Duration = Duration::from_secs(2);
 /// Seconds after the creation of a job within which no further one is created, so that an index that cannot be built causes no
@@ -53,7 +57,8 @@ pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
         return Ok(0);
     }
     tracing::info!(%org, "the index of passages is rebuilt");
-    knowledge.index.begin_rebuild(org).await?;
+    let number = u64::try_from(knowledge.resources.environment.random() >> u64::BITS).unwrap_or_default();
+    knowledge.index.begin_rebuild(org, number).await?;
     let (store, mut written, mut after) = (knowledge.passages(), 0, None::<DocumentId>);
     loop {
         let heads = store.heads(org, after.as_ref(), HEADS_AT_ONCE).await?;
@@ -61,7 +66,7 @@ pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
         after = Some(last.document.clone());
         written += index_stored(knowledge, org, &heads).await?;
     }
-    if let Written::NotUsable(state) = knowledge.index.finish_rebuild(org).await? {
+    if let Written::NotUsable(state) = knowledge.index.finish_rebuild(org, number).await? {
         let message = format!("another process changed the index of passages ({state:?}) while it was rebuilt; retry");
         return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
     }
@@ -72,30 +77,58 @@ pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
 /// Writes stored generations to the index. Generations of deleted documents, and those that were replaced meanwhile, are
 /// skipped. Returns the number of written documents.
 pub(crate) async fn index_stored(knowledge: &Knowledge, org: &OrgId, heads: &[PassageHead]) -> Result<usize> {
-    let (mut written, mut passages) = (0, 0_usize);
-    let (mut batch, mut documents): (Vec<&PassageHead>, Vec<IndexedDocument>) = (Vec::new(), Vec::new());
-    for head in heads {
-        let Some(document) = read_document(knowledge, org, head).await? else { continue };
-        if passages.saturating_add(document.passages.len()) > PASSAGES_AT_ONCE && !batch.is_empty() {
-            written += write(knowledge, org, &batch, std::mem::take(&mut documents)).await?;
-            batch.clear();
-            passages = 0;
+    let mut written = 0;
+    for part in parts(heads) {
+        let (found, documents) = read_documents(knowledge, org, part).await?;
+        if !found.is_empty() {
+            written += write(knowledge, org, &found, documents).await?;
         }
-        passages = passages.saturating_add(document.passages.len());
-        batch.push(head);
-        documents.push(document);
     }
-    if batch.is_empty() {
-        return Ok(written);
-    }
-    Ok(written + write(knowledge, org, &batch, documents).await?)
+    Ok(written)
 }
 
-/// Returns a stored generation as input of the index. None: the document was deleted, the generation was replaced, or the stores lack
-/// passages of it, which the log names. Passages of a deleted document are removed: a process may have stored them after the clean-up
-/// of the deletion, and died.
-async fn read_document(knowledge: &Knowledge, org: &OrgId, head: &PassageHead) -> Result<Option<IndexedDocument>> {
-    let Some(document) = knowledge.stores.of::<Document>().get(org, &head.document).await? else {
+/// Divides heads into parts with at most [`PASSAGES_AT_ONCE`] passages. A larger document is a part of its own.
+fn parts(heads: &[PassageHead]) -> Vec<&[PassageHead]> {
+    let mut found = Vec::new();
+    let (mut first, mut passages) = (0, 0_u32);
+    for (at, head) in heads.iter().enumerate() {
+        passages = passages.saturating_add(head.passages);
+        if passages > PASSAGES_AT_ONCE && at > first {
+            found.extend(heads.get(first..at));
+            (first, passages) = (at, head.passages);
+        }
+    }
+    found.extend(heads.get(first..).filter(|last| !last.is_empty()));
+    found
+}
+
+/// Returns stored generations as input of the index, with their heads. A document is missing if it was deleted, if the generation was
+/// replaced, or if the stores lack passages of it, which the log names. Passages of a deleted document are removed: a process may have
+/// stored them after the clean-up of the deletion, and died.
+async fn read_documents<'a>(
+    knowledge: &Knowledge,
+    org: &OrgId,
+    heads: &'a [PassageHead],
+) -> Result<(Vec<&'a PassageHead>, Vec<IndexedDocument>)> {
+    let ids: Vec<DocumentId> = heads.iter().map(|head| head.document.clone()).collect();
+    let documents = knowledge.stores.of::<Document>().get_many(org, &ids).await?;
+    let mut documents: HashMap<DocumentId, Document> =
+        documents.into_iter().map(|document| (document.id.clone(), document)).collect();
+    // Collected, because a stream of borrowed heads is not general enough for the bounds of a task.
+    let reads: Vec<_> =
+        heads.iter().map(|head| read_passages(knowledge, org, head, documents.remove(&head.document))).collect();
+    let found: Vec<Option<IndexedDocument>> =
+        futures::stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await?;
+    Ok(heads.iter().zip(found).filter_map(|(head, document)| Some((head, document?))).unzip())
+}
+
+async fn read_passages(
+    knowledge: &Knowledge,
+    org: &OrgId,
+    head: &PassageHead,
+    document: Option<Document>,
+) -> Result<Option<IndexedDocument>> {
+    let Some(document) = document else {
         return remove_deleted(knowledge, org, &head.document).await.map(|()| None);
     };
     let found = read_all(knowledge, org, head).await?;
@@ -124,8 +157,11 @@ async fn write(
     }
     let mut written = 0;
     for head in heads {
-        let Some(document) = read_document(knowledge, org, head).await? else { continue };
-        match upsert(knowledge, org, vec![document]).await {
+        let (_, document) = read_documents(knowledge, org, std::slice::from_ref(*head)).await?;
+        if document.is_empty() {
+            continue;
+        }
+        match upsert(knowledge, org, document).await {
             Ok(()) => written += 1,
             Err(error) if is_of_input(&error) => {
                 let document = &head.document;
@@ -253,6 +289,26 @@ impl JobKind for IndexRebuilds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn documents_are_read_in_parts_and_large_ones_alone() {
+        let head = |passages: u32| PassageHead {
+            document: DocumentId::derive(&[&passages.to_string()]),
+            generation: 1,
+            passages,
+            space: None,
+            text_generation: Timestamp::UNIX_EPOCH,
+            created_at: Timestamp::UNIX_EPOCH,
+        };
+        let sizes = |passages: &[u32]| -> Vec<usize> {
+            let heads: Vec<PassageHead> = passages.iter().copied().map(head).collect();
+            assert_eq!(parts(&heads).concat(), heads);
+            parts(&heads).iter().map(|part| part.len()).collect()
+        };
+        assert_eq!(sizes(&[]), Vec::<usize>::new());
+        assert_eq!(sizes(&[0, 1_000, 1_000, 1]), [3, 1]);
+        assert_eq!(sizes(&[20_000, 1, 2_000, 1]), [1, 1, 1, 1]);
+    }
 
     #[test]
     fn the_jobs_of_a_day_have_numbers() {

@@ -13,7 +13,7 @@ use folio_types::{Digest, DocumentId, OrgId, Result, UserId};
 pub(crate) struct Target {
     pub(crate) model: String,
     pub(crate) space: String,
-    /// Maximum tokens of an input.
+    /// Maximum tokens of a passage with its padding in an input.
     pub(crate) input_tokens: u32,
     /// Numbers of a vector. 0: the model states none.
     pub(crate) dimensions: u32,
@@ -24,7 +24,7 @@ impl From<&ModelInfo> for Target {
         Self {
             model: model.name.clone(),
             space: model.vector_space(),
-            input_tokens: model.options.context_tokens,
+            input_tokens: model.tokens_after(&model.options.passage_prefix),
             dimensions: model.options.dimensions,
         }
     }

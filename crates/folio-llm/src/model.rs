@@ -7,14 +7,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
 use folio_types::models::{ModelKind, ModelOptions, ModelPrices};
-use folio_types::{Error, OrgId, Temperature};
+use folio_types::{Digest, Error, OrgId, Temperature};
 use futures::stream::BoxStream;
 use serde_json::Value;
 
 use crate::catalogue::Catalogue;
 use crate::images::RequestImages;
 use crate::progress::Progress;
+use crate::tokens::count_tokens;
 use crate::tools::Tools;
+
+/// Characters of the digest of a prefix in the identity of vectors.
+const PREFIX_DIGEST_CHARS: usize = 16;
 
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
@@ -359,9 +363,24 @@ impl ModelInfo {
     }
 
     /// Returns the identity of the vectors of an embedding model: only vectors with equal identities can be compared. It
-    /// contains the provider, the model's name at the endpoint, and the stated length of vectors.
+    /// contains the provider, the model's name at the endpoint, the stated length of vectors, and a digest of the prefix of passages
+    /// if there is one.
     pub fn vector_space(&self) -> String {
-        format!("{}/{}/{}", self.provider, self.upstream(), self.options.dimensions)
+        let prefix = &self.options.passage_prefix;
+        let space = format!("{}/{}/{}", self.provider, self.upstream(), self.options.dimensions);
+        if prefix.is_empty() {
+            return space;
+        }
+        let digest = Digest::of(prefix.as_bytes());
+        format!("{space}/{}", digest.as_str().get(..PREFIX_DIGEST_CHARS).unwrap_or_default())
+    }
+
+    /// Returns the maximum tokens of a text that follows a prefix in an input of an embedding model. A prefix counts as at most a half
+    /// of the input.
+    pub fn tokens_after(&self, prefix: &str) -> u32 {
+        let tokens = self.options.context_tokens;
+        let of_prefix = u32::try_from(count_tokens(prefix)).unwrap_or(u32::MAX);
+        tokens.saturating_sub(of_prefix.min(tokens / 2))
     }
 }
 
@@ -387,5 +406,43 @@ pub trait Models: Send + Sync {
     /// Rates texts with one request to the endpoint, apart from retries.
     async fn rerank(&self, request: RerankRequest) -> Result<Reranking, ModelError> {
         Err(ModelError::NotAvailable(request.model))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_prefixes(query_prefix: &str, passage_prefix: &str) -> ModelInfo {
+        ModelInfo {
+            name: "e5".to_owned(),
+            provider: "own".to_owned(),
+            options: ModelOptions {
+                kind: ModelKind::Embedding,
+                context_tokens: 64,
+                query_prefix: query_prefix.to_owned(),
+                passage_prefix: passage_prefix.to_owned(),
+                ..ModelOptions::default()
+            },
+        }
+    }
+
+    #[test]
+    fn vectors_with_another_prefix_of_passages_have_another_identity() {
+        let space = |query, passage| with_prefixes(query, passage).vector_space();
+        assert_eq!(space("", ""), "own/e5/0");
+        assert_eq!(space("query: ", ""), space("", ""), "stored vectors do not depend on queries");
+        let spaces = [space("", ""), space("", "passage: "), space("", "passage:")];
+        assert!(spaces[1].starts_with("own/e5/0/") && spaces[1] != spaces[0] && spaces[1] != spaces[2], "{spaces:?}");
+        assert_eq!(space("query: ", "passage: "), spaces[1]);
+    }
+
+    #[test]
+    fn a_prefix_reduces_the_text_of_an_input_to_a_half_at_most() {
+        let model = with_prefixes("", "");
+        assert_eq!(model.tokens_after(""), 64);
+        let prefix = "passage: ";
+        assert_eq!(u64::from(model.tokens_after(prefix)), 64 - count_tokens(prefix));
+        assert_eq!(model.tokens_after(&"x".repeat(500)), 32);
     }
 }

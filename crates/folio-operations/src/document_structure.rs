@@ -298,7 +298,7 @@ async fn ready(context: &Context, id: &DocumentId) -> Result<(Document, TextId)>
     Ok((document, text))
 }
 
-/// Returns a copy of an image that is embedded in a PDF file. The first request for an image makes the copy at a node.
+/// Returns a copy of an image that is embedded in a document. The first request for an image makes the copy at a node.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetDocumentImage {
     #[serde(serialize_with = "as_text")]

@@ -183,53 +183,78 @@ fn excerpt(text: &str, start: usize, end: usize) -> String {
     format!("{}{line}{}", cut(before.len() < all_before.len()), cut(after.len() < all_after.len()))
 }
 
-/// Returns the entries whose term occurs in a text as a whole word, at most `max`: those with most occurrences first, and
-/// among equals those that a person confirmed, an agent read, and a model inferred. A term in upper case, such as `MY`,
-/// occurs in upper case only; other terms without regard to case. The time is linear in the sizes of the text and of the
-/// terms together.
-///
-/// # Errors
-/// `INTERNAL` if the terms are too large for a search.
-pub fn relevant_entries<'a>(
-    entries: &'a [DictionaryEntry],
-    text: &str,
-    max: usize,
-) -> Result<Vec<&'a DictionaryEntry>> {
-    let (exact, folded): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| is_upper_case(&entry.term));
-    let mut found = Vec::new();
-    count_terms(&exact, |entry| spelling(&entry.term), &spelling(text), &mut found)?;
-    count_terms(&folded, |entry| entry.key.clone(), &term_key(text), &mut found)?;
-    let rank = |entry: &DictionaryEntry| match entry.provenance {
-        Provenance::Person => 0,
-        Provenance::Agent => 1,
-        Provenance::Inferred { .. } => 2,
-    };
-    found.sort_by_key(|(count, entry)| (std::cmp::Reverse(*count), rank(entry), entry.key.as_str()));
-    Ok(found.into_iter().take(max).map(|(_, entry)| entry).collect())
+/// The terms of a dictionary, prepared for searches in texts.
+#[derive(Debug)]
+pub struct TermSearch {
+    entries: Vec<DictionaryEntry>,
+    /// Terms in upper case, such as `MY`.
+    exact: Terms,
+    folded: Terms,
 }
 
-/// Adds the entries of one kind that occur in a text, with the number of their occurrences.
-fn count_terms<'a>(
-    entries: &[&'a DictionaryEntry],
-    pattern: impl Fn(&DictionaryEntry) -> String,
-    text: &str,
-    found: &mut Vec<(usize, &'a DictionaryEntry)>,
-) -> Result<()> {
-    if entries.is_empty() {
-        return Ok(());
+impl TermSearch {
+    /// Prepares the search. The time is linear in the size of the terms: for a large dictionary not on the thread of other tasks.
+    ///
+    /// # Errors
+    /// `INTERNAL` if the terms are too large for a search.
+    pub fn new(entries: Vec<DictionaryEntry>) -> Result<Self> {
+        let [exact, folded] = {
+            let (exact, folded): (Vec<_>, Vec<_>) =
+                entries.iter().enumerate().partition(|(_, entry)| is_upper_case(&entry.term));
+            [Terms::new(&exact, |entry| spelling(&entry.term))?, Terms::new(&folded, |entry| entry.key.clone())?]
+        };
+        Ok(Self { entries, exact, folded })
     }
-    let terms = AhoCorasick::new(entries.iter().map(|entry| pattern(entry)))
-        .map_err(|error| Error::internal(format!("the terms of a dictionary cannot be searched: {error}")))?;
-    let mut counts = vec![0; entries.len()];
-    for hit in terms.find_overlapping_iter(text) {
-        if is_whole_word(text, hit.start(), hit.end())
-            && let Some(count) = counts.get_mut(hit.pattern().as_usize())
-        {
-            *count += 1;
+
+    /// Returns the entries whose term occurs in a text as a whole word, at most `max`: those with most occurrences first, and
+    /// among equals those that a person confirmed, an agent read, and a model inferred. A term in upper case, such as `MY`,
+    /// occurs in upper case only; other terms without regard to case. The time is linear in the size of the text.
+    pub fn relevant(&self, text: &str, max: usize) -> Vec<&DictionaryEntry> {
+        let counts = [self.exact.counts(|| spelling(text)), self.folded.counts(|| term_key(text))];
+        let counted = counts.into_iter().flatten().filter(|(count, _)| *count > 0);
+        let mut found: Vec<(usize, &DictionaryEntry)> =
+            counted.filter_map(|(count, position)| Some((count, self.entries.get(position)?))).collect();
+        let rank = |entry: &DictionaryEntry| match entry.provenance {
+            Provenance::Person => 0,
+            Provenance::Agent => 1,
+            Provenance::Inferred { .. } => 2,
+        };
+        found.sort_by_key(|(count, entry)| (std::cmp::Reverse(*count), rank(entry), entry.key.as_str()));
+        found.into_iter().take(max).map(|(_, entry)| entry).collect()
+    }
+}
+
+/// Terms of one kind.
+#[derive(Debug)]
+struct Terms {
+    patterns: AhoCorasick,
+    /// The positions of the entries, in the order of the patterns.
+    positions: Vec<usize>,
+}
+
+impl Terms {
+    fn new(entries: &[(usize, &DictionaryEntry)], pattern: impl Fn(&DictionaryEntry) -> String) -> Result<Self> {
+        let patterns = AhoCorasick::new(entries.iter().map(|(_, entry)| pattern(entry)))
+            .map_err(|error| Error::internal(format!("the terms of a dictionary cannot be searched: {error}")))?;
+        Ok(Self { patterns, positions: entries.iter().map(|(position, _)| *position).collect() })
+    }
+
+    /// Returns the number of occurrences of each term in a text, with the position of its entry. `text`: in the form of the patterns.
+    fn counts(&self, text: impl FnOnce() -> String) -> Vec<(usize, usize)> {
+        if self.positions.is_empty() {
+            return Vec::new();
         }
+        let text = text();
+        let mut counts = vec![0; self.positions.len()];
+        for hit in self.patterns.find_overlapping_iter(&text) {
+            if is_whole_word(&text, hit.start(), hit.end())
+                && let Some(count) = counts.get_mut(hit.pattern().as_usize())
+            {
+                *count += 1;
+            }
+        }
+        counts.into_iter().zip(self.positions.iter().copied()).collect()
     }
-    found.extend(counts.into_iter().zip(entries).filter(|(count, _)| *count > 0).map(|(count, entry)| (count, *entry)));
-    Ok(())
 }
 
 /// Returns true if no letter and no digit continues a letter or a digit at the ends of a part of a text.

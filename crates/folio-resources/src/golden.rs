@@ -279,6 +279,16 @@ fn retrieval_models() -> ModelSettings {
     }
 }
 
+fn prefixed_models() -> ModelSettings {
+    let mut settings = retrieval_models();
+    let models = settings.providers.values_mut().flat_map(|provider| provider.models.values_mut());
+    for model in models.filter(|model| model.kind == ModelKind::Embedding) {
+        model.query_prefix = "query: ".into();
+        model.passage_prefix = "passage: ".into();
+    }
+    settings
+}
+
 fn image_models() -> ModelSettings {
     ModelSettings { version: 2, created_at: at(), image_model: "sees".into(), ..ModelSettings::default() }
 }
@@ -296,6 +306,7 @@ fn samples() -> Vec<(String, Vec<u8>)> {
         live("live", extraction()),
         live("live", model_settings()),
         live("retrieval", retrieval_models()),
+        live("prefixes", prefixed_models()),
         live("images", image_models()),
         live("empty", ModelSettings { version: 1, created_at: at(), ..ModelSettings::default() }),
         live("live", organization()),

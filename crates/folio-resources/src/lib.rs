@@ -6,7 +6,7 @@
 //! have modules of their own: [`policy`], [`quota`], [`audit`]. [`fields`] validates what a user enters, and
 //! [`WordBoxes`] are the boxes of the words of a page, [`PageImage`] is the image of one, which is a [`Rendition`] of its
 //! document, and [`sheet_text()`] is the text of a sheet of a workbook. [`PageStructure`] is the structure of the text of a page, and [`Outline`]
-//! are the sections of a document. [`ImageAnnotation`] is the description of an image by a model. [`ambiguous_tokens`] and [`relevant_entries`] find terms of a dictionary in a text.
+//! are the sections of a document. [`ImageAnnotation`] is the description of an image by a model. [`ambiguous_tokens`] and [`TermSearch`] find terms of a dictionary in a text.
 //! [`target_keys`] and [`document_keys`] relate links to documents.
 //!
 //! The crate must not know a store, the network or a clock.
@@ -82,7 +82,7 @@ pub use dictionary_question::{
     DictionaryQuestion, DictionaryQuestionChange, DictionaryQuestionFilter, DictionaryQuestionId, MeaningGuess,
     NewQuestion, QUESTION_CONTEXT_CHARS, QUESTION_CONTEXTS_MAX, QuestionState,
 };
-pub use dictionary_text::{AmbiguousToken, ambiguous_tokens, expands, relevant_entries};
+pub use dictionary_text::{AmbiguousToken, TermSearch, ambiguous_tokens, expands};
 pub use document::{
     Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, STRUCTURED_INVOICE_START, TextRecord,
     TextState, structured_invoice_name, text_record_of,

@@ -126,7 +126,7 @@ fn ignore_unknown_fields<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMa
 }
 
 /// The fields of a model that were added after the first stored format.
-const NEW_FIELDS: &[&str] = &["evidence", "kind", "dimensions"];
+const NEW_FIELDS: &[&str] = &["evidence", "kind", "dimensions", "query_prefix", "passage_prefix"];
 
 /// Serializes models. A field that was added after the first stored format is omitted if it has its default, so that
 /// older versions can read the models.

@@ -59,6 +59,20 @@ async fn rows(context: &Context) -> Outcome {
     same!(store.list(org, group).await?, vec![bytes("1"), bytes("2")], "the rows of a group");
     same!(store.list(org, "sampl").await?.len(), 0, "the rows of another group");
     same!(store.list(&context.other(), group).await?.len(), 0, "rows of another organization");
+    for (key, value, is_removed, what) in [
+        ("b", "1", false, "a removal of a replaced value"),
+        ("missing", "1", false, "a removal of a missing row"),
+        ("b", "2", true, "a removal"),
+        ("b", "2", false, "a removal of a removed row"),
+    ] {
+        same!(store.compare_and_remove(org, group, key, bytes(value)).await?, is_removed, "{what}");
+    }
+    same!(store.list(org, group).await?, vec![bytes("1")], "the rows of a group after a removal");
+    check!(store.compare_and_set(org, write("b", None, "3", None)).await?, "a new row after a removal");
+    check!(
+        !store.compare_and_remove(&context.other(), group, "b", bytes("3")).await?,
+        "a removal in another organization"
+    );
     store.put(org, "plain", "a", bytes("1")).await?;
     store.put(org, "plain", "a", bytes("2")).await?;
     same!(store.list(org, "plain").await?, vec![bytes("2")], "a row that was written twice");

@@ -163,6 +163,7 @@ layers! {
         list(org: &OrgId, group: &str) -> Vec<Vec<u8>>;
         list_after(org: &OrgId, group: &str, after: &str, limit: usize) -> Vec<(String, Vec<u8>)>;
         compare_and_set(org: &OrgId, write: ConditionalRow) -> bool;
+        compare_and_remove(org: &OrgId, group: &str, key: &str, before: Vec<u8>) -> bool;
         put(org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> ();
         remove(org: &OrgId, group: &str, key: &str) -> ();
         remove_group(org: &OrgId, group: &str) -> ();

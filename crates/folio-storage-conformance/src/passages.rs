@@ -182,6 +182,7 @@ async fn jobs(context: &Context) -> Outcome {
     store.remove_passages(org, first).await?;
     same!(store.head(org, first).await?, None, "the head of a document without text");
     same!(store.last_ingestion(org, first).await?.is_some(), true, "the job of a document without text");
+    same!(write(context, first, (1, 1)).await?, PassagesWritten::Live, "a generation after a removal");
     store.remove(org, first).await?;
     same!(store.last_ingestion(org, first).await?, None, "the job of a removed document");
     same!(store.last_ingestion(org, second).await?.is_some(), true, "the job of another document");

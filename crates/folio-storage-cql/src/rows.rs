@@ -50,6 +50,15 @@ impl RowStore for Rows {
         }
     }
 
+    async fn compare_and_remove(&self, org: &OrgId, group: &str, key: &str, before: Vec<u8>) -> Result<bool> {
+        let rows = &self.0.tables.rows;
+        match self.0.commit(vec![rows.remove_equal((org, group), key, before)]).await? {
+            ConditionalResult::Applied => Ok(true),
+            ConditionalResult::Refused => Ok(false),
+            ConditionalResult::Unknown(_) => Ok(rows.get((org, group), key, Read::Serial).await?.is_none()),
+        }
+    }
+
     async fn put(&self, org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> Result<()> {
         self.0.tables.rows.put((org, group), key, value).await
     }

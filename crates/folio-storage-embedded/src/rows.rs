@@ -74,6 +74,19 @@ impl RowStore for Rows {
             .await
     }
 
+    async fn compare_and_remove(&self, org: &OrgId, group: &str, key: &str, before: Vec<u8>) -> Result<bool> {
+        let key = keys::row(org, group, key);
+        self.0
+            .write(move |transaction| {
+                let is_expected = transaction.bytes(Space::Records, &key)?.as_deref() == Some(before.as_slice());
+                if is_expected {
+                    transaction.remove(Space::Records, key);
+                }
+                Ok(is_expected)
+            })
+            .await
+    }
+
     async fn put(&self, org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> Result<()> {
         let key = keys::row(org, group, key);
         self.0.write_lazily(move |transaction| transaction.put_bytes(Space::Records, key, value)).await

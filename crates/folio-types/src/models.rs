@@ -64,6 +64,10 @@ crate::settings! {
         /// Length of the vectors of an embedding model, which requests state and answers must have. 0: requests state no
         /// length, and answers may have any.
         pub dimensions: u32 = 0,
+        /// Text before each query of an embedding model, such as `query: `. Empty: none.
+        pub query_prefix: String = String::new(),
+        /// Text before each passage of an embedding model, such as `passage: `. Empty: none.
+        pub passage_prefix: String = String::new(),
         /// Maximum tokens of an answer. If `context_tokens` is 0, at most a half of the context.
         // proto: ProviderModel.max_output_tokens "0: {}."
         pub max_output_tokens: u32 = 4_096,

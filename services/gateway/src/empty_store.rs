@@ -54,6 +54,7 @@ store! {
     list(&OrgId, &str) -> Vec<Vec<u8>>;
     list_after(&OrgId, &str, &str, usize) -> Vec<(String, Vec<u8>)>;
     compare_and_set(&OrgId, ConditionalRow) -> bool;
+    compare_and_remove(&OrgId, &str, &str, Vec<u8>) -> bool;
     put(&OrgId, &str, &str, Vec<u8>) -> ();
     remove(&OrgId, &str, &str) -> ();
     remove_group(&OrgId, &str) -> ();

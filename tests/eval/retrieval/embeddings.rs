@@ -24,6 +24,10 @@ pub struct EmbeddingEndpoint {
     /// The model of questions. An endpoint may offer the two inputs of one model, such as those of E5, under two names. A server
     /// uses the model of passages for both.
     pub query_model: String,
+    /// Text before each passage. Empty: none.
+    pub passage_prefix: String,
+    /// Text before each question. Empty: none.
+    pub query_prefix: String,
     /// API key, not empty. An endpoint without keys ignores it.
     pub api_key: String,
 }
@@ -32,7 +36,14 @@ impl EmbeddingEndpoint {
     /// Returns the endpoint of a simulator. Its vectors are hashes of words and letters, and are the same in each run.
     pub fn of_sim(sim: &LlmSim) -> Self {
         let model = "llm-sim".to_owned();
-        Self { base_url: sim.url(), query_model: model.clone(), model, api_key: "none".to_owned() }
+        Self {
+            base_url: sim.url(),
+            query_model: model.clone(),
+            model,
+            passage_prefix: String::new(),
+            query_prefix: String::new(),
+            api_key: "none".to_owned(),
+        }
     }
 }
 
@@ -71,7 +82,7 @@ impl Embedder {
     pub async fn passages(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
-            vectors.extend(self.embed(&self.endpoint.model, batch).await?);
+            vectors.extend(self.embed(&self.endpoint.model, &self.endpoint.passage_prefix, batch).await?);
         }
         Ok(vectors)
     }
@@ -81,14 +92,16 @@ impl Embedder {
     /// # Errors
     /// As [`Self::passages`].
     pub async fn question(&self, text: &str) -> Result<Vec<f32>> {
-        let vectors = self.embed(&self.endpoint.query_model, &[text.to_owned()]).await?;
+        let EmbeddingEndpoint { query_model, query_prefix, .. } = &self.endpoint;
+        let vectors = self.embed(query_model, query_prefix, &[text.to_owned()]).await?;
         vectors.into_iter().next().context("the endpoint answered without a vector")
     }
 
-    async fn embed(&self, model: &str, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+    async fn embed(&self, model: &str, prefix: &str, texts: &[String]) -> Result<Vec<Vec<f32>>> {
         let EmbeddingEndpoint { base_url, api_key, .. } = &self.endpoint;
         let url = format!("{}/embeddings", base_url.trim_end_matches('/'));
-        let body = json!({ "model": model, "input": texts, "encoding_format": "float" });
+        let sent: Vec<String> = texts.iter().map(|text| format!("{prefix}{text}")).collect();
+        let body = json!({ "model": model, "input": sent, "encoding_format": "float" });
         let response = self.http.post(&url).bearer_auth(api_key).json(&body).send().await?;
         let status = response.status();
         let answer = response.bytes().await?;

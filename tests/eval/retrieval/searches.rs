@@ -80,7 +80,7 @@ impl Searches {
         let options = EmbeddedOptions { memory_bytes: MEMORY_BYTES, ..EmbeddedOptions::default() };
         let index = EmbeddedIndex::open(folder.path().to_owned(), options)?;
         let org = OrgId::derive(&["evaluation"]);
-        index.begin_rebuild(&org).await?;
+        index.begin_rebuild(&org, 1).await?;
         let mut passages = BTreeMap::new();
         let chunks = chunks(documents)?;
         let of_documents: Vec<&[SetChunk]> =
@@ -96,7 +96,7 @@ impl Searches {
         for chunk in chunks {
             passages.insert((id_of(&chunk.found.document), chunk.number), chunk.found);
         }
-        index.finish_rebuild(&org).await?;
+        index.finish_rebuild(&org, 1).await?;
         Ok(Self { index, org, passages, _folder: folder })
     }
 

@@ -46,7 +46,9 @@ impl Served {
     /// The server cannot be started, or a document is refused or not ingested.
     pub async fn prepare(documents: &[SetDocument], endpoint: &EmbeddingEndpoint) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let models = json!({ endpoint.model.as_str(): { "kind": "embedding" } });
+        let EmbeddingEndpoint { query_prefix, passage_prefix, .. } = endpoint;
+        let model = json!({ "kind": "embedding", "query_prefix": query_prefix, "passage_prefix": passage_prefix });
+        let models = json!({ endpoint.model.as_str(): model });
         let provider = json!({ "base_url": endpoint.base_url, "api_key_env": "OPENAI_API_KEY", "models": models });
         let settings = json!({ "models": { "providers": { "evaluated": provider } } });
         std::fs::write(folder.path().join("folio.toml"), toml::to_string(&settings)?)?;

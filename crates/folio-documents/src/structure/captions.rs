@@ -62,6 +62,13 @@ fn caption(image: BoundingBox, lines: &[(BoundingBox, Line<'_>)]) -> String {
     found.map(|(_, line)| in_one_line(line.text.split_whitespace())).unwrap_or_default()
 }
 
+/// Returns the first line of the Markdown after an image, without its marks, if it begins like a caption.
+pub(super) fn line_below(after: &str) -> Option<String> {
+    let line = after.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let plain = line.replace(['*', '_'], "");
+    begins_like_caption(&plain).then_some(plain)
+}
+
 fn begins_like_caption(text: &str) -> bool {
     let first = text.split_whitespace().next().unwrap_or_default().to_lowercase();
     NAMES.iter().any(|name| first.starts_with(name))

@@ -2,18 +2,27 @@
 
 use std::ops::Range;
 
-use folio_resources::{EmbeddedImage, Heading, Link, LinkTarget, PageStructure, Table};
+use folio_resources::{Heading, Link, LinkTarget, PageStructure, Table};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::{grid, in_one_line, word_number};
+use super::{captions, grid, in_one_line, word_number};
 
-/// Returns the headings, tables, links and images of a page.
+/// An image to which a page of Markdown refers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ImageReference {
+    /// The caption below the image, otherwise its alternative text. Empty: it has none.
+    pub(crate) description: String,
+    pub(crate) target: String,
+}
+
+/// Returns the headings, tables and links of a page.
 pub(super) fn structure(text: &str) -> PageStructure {
-    let mut reader = Reader::new(text);
-    for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
-        reader.event(event, range);
-    }
-    reader.found
+    Reader::read(text).found
+}
+
+/// Returns the references of a page to images, in order.
+pub(crate) fn image_references(text: &str) -> Vec<ImageReference> {
+    Reader::read(text).images
 }
 
 /// Counts the words before positions of a text that do not decrease.
@@ -40,20 +49,30 @@ struct Reader<'t> {
     heading: Option<String>,
     /// The anchor and the target of a link.
     link: Option<(String, String)>,
-    /// The alternative text of an image.
-    image: Option<String>,
+    images: Vec<ImageReference>,
+    /// An image whose alternative text is read.
+    image: Option<ImageReference>,
     rows: Vec<Vec<String>>,
     cell: Option<String>,
     table_word: usize,
 }
 
 impl<'t> Reader<'t> {
+    fn read(text: &'t str) -> Self {
+        let mut reader = Self::new(text);
+        for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+            reader.event(event, range);
+        }
+        reader
+    }
+
     fn new(text: &'t str) -> Self {
         Self {
             words: WordCounter { text, word: 0, byte: 0 },
             found: PageStructure::default(),
             heading: None,
             link: None,
+            images: Vec::new(),
             image: None,
             rows: Vec::new(),
             cell: None,
@@ -83,11 +102,16 @@ impl<'t> Reader<'t> {
                     self.found.links.push(Link { anchor, target: LinkTarget::Url(url), area: None });
                 }
             }
-            Event::Start(Tag::Image { .. }) => self.image = Some(String::new()),
+            Event::Start(Tag::Image { dest_url, .. }) => {
+                let target = dest_url.trim().to_owned();
+                self.image = Some(ImageReference { description: String::new(), target });
+            }
             Event::End(TagEnd::Image) => {
-                let caption = in_one_line(self.image.take().unwrap_or_default().split_whitespace());
-                let number = word_number(self.found.images.len()).saturating_add(1);
-                self.found.images.push(EmbeddedImage { number, width: 0, height: 0, caption, area: None });
+                if let Some(ImageReference { description, target }) = self.image.take() {
+                    let below = self.words.text.get(range.end..).and_then(captions::line_below);
+                    let description = in_one_line(below.as_deref().unwrap_or(&description).split_whitespace());
+                    self.images.push(ImageReference { description, target });
+                }
             }
             Event::Start(Tag::Table(_)) => self.table_word = self.words.before(range.start),
             Event::Start(Tag::TableHead | Tag::TableRow) => self.rows.push(Vec::new()),
@@ -113,7 +137,7 @@ impl<'t> Reader<'t> {
 
     fn text(&mut self, text: &str) {
         if let Some(image) = &mut self.image {
-            image.push_str(text);
+            image.description.push_str(text);
             return;
         }
         let anchor = self.link.as_mut().map(|(anchor, _)| anchor);
@@ -128,11 +152,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_have_their_alternative_texts() {
-        let found = structure("![An *engine*](media/1.png) and ![](2.png)\n\n# A ![b](3.png) title");
-        let captions: Vec<_> = found.images.iter().map(|image| (image.number, image.caption.as_str())).collect();
-        assert_eq!(captions, [(1, "An engine"), (2, ""), (3, "b")]);
-        assert_eq!(found.headings[0].title, "A title");
+    fn images_have_their_captions_or_alternative_texts() {
+        let text = "![An *engine*](media/1.png) and ![](2.png)\n\n# A ![b](3.png) title\n\n![c](4.png)\n\n**Figure 1:** A pump\n";
+        let found: Vec<_> = image_references(text).into_iter().map(|image| (image.description, image.target)).collect();
+        let expected = [("An engine", "media/1.png"), ("", "2.png"), ("b", "3.png"), ("Figure 1: A pump", "4.png")];
+        assert_eq!(found, expected.map(|(description, target)| (description.to_owned(), target.to_owned())));
+        assert_eq!(structure(text).headings[0].title, "A title");
     }
 
     #[test]

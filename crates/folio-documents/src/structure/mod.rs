@@ -6,7 +6,7 @@
 //! | text | headings | tables | links |
 //! |---|---|---|---|
 //! | with positions (PDF, page images) | bookmarks, otherwise sizes of the characters and numbers | words in columns | annotations |
-//! | Markdown (office documents with their images, HTML, mail, Markdown files) | Markdown | Markdown | Markdown |
+//! | Markdown (office documents, HTML, mail, Markdown files) | Markdown | Markdown | Markdown |
 //! | plain | numbers, and lines below headings | columns separated by blanks | – |
 //! | comma-separated | – | rows of the file | – |
 
@@ -19,6 +19,8 @@ mod lines;
 mod links;
 mod markdown;
 mod numbering;
+
+pub(crate) use markdown::{ImageReference, image_references};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -33,7 +35,7 @@ use crate::worker::found::{Bookmark, Found};
 pub(crate) enum TextForm {
     /// Words with positions.
     Positioned,
-    /// Markdown that refers to the images in the file.
+    /// Markdown of a file whose images the child process lists.
     Office,
     Markdown,
     Plain,
@@ -81,8 +83,7 @@ fn structures(form: TextForm, pages: &[NewPage], mut found: Vec<Found>) -> Vec<P
                 TextForm::Positioned => {
                     PageStructure { tables: columns::with_positions(page), ..PageStructure::default() }
                 }
-                TextForm::Office => markdown::structure(&page.text),
-                TextForm::Markdown => PageStructure { images: Vec::new(), ..markdown::structure(&page.text) },
+                TextForm::Office | TextForm::Markdown => markdown::structure(&page.text),
                 TextForm::Plain => {
                     PageStructure { tables: columns::without_positions(page), ..PageStructure::default() }
                 }

@@ -1,4 +1,4 @@
-//! Images that are embedded in a PDF, in the child process.
+//! Copies of images that are embedded in documents, in the child process.
 
 use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,16 +17,31 @@ use image::{DynamicImage, GrayImage, RgbImage, RgbaImage};
 
 use super::image::{encode, on_white, within};
 use super::pdf::{self, Opened};
-use super::{Line, Output};
+use super::{Line, OfficeSource, Output, office};
 
 /// Maximum width and height of the written image in pixels. A larger image is scaled down.
 // proto: DocumentService.GetDocumentImage "at most {} pixels"
-const MAX_PIXELS: u32 = 4_096;
+pub(super) const MAX_PIXELS: u32 = 4_096;
 
-/// Writes [`Line::Image`] and the image as PNG, or [`Line::Refused`]. `page` and `number` are from 1.
+/// Writes an image of a PDF: [`Line::Image`] and the image as PNG, or [`Line::Refused`]. `page` and `number` are from 1.
 pub(super) fn write(input: Vec<u8>, page: u32, number: u32, output: &mut Output) -> io::Result<()> {
+    write_found(|| find(input, page, number), output)
+}
+
+/// Writes an image of an office document, HTML file or mail, as [`write`].
+pub(super) fn write_of_office(
+    input: Vec<u8>,
+    source: &OfficeSource,
+    page: u32,
+    number: u32,
+    output: &mut Output,
+) -> io::Result<()> {
+    write_found(|| office::image(input, source, page, number), output)
+}
+
+fn write_found(find: impl FnOnce() -> Result<RgbImage, String>, output: &mut Output) -> io::Result<()> {
     // A malformed page may panic the libraries.
-    let found = catch_unwind(AssertUnwindSafe(|| encode(&find(input, page, number)?, ImageFormat::Png)));
+    let found = catch_unwind(AssertUnwindSafe(|| encode(&find()?, ImageFormat::Png)));
     match found.unwrap_or_else(|_| Err("the image is damaged".to_owned())) {
         Ok(bytes) => {
             output.line(&Line::Image)?;
@@ -43,11 +58,15 @@ fn find(input: Vec<u8>, page: u32, number: u32) -> Result<RgbImage, String> {
         Opened::Damaged => return Err(pdf::DAMAGED.to_owned()),
     };
     let pages = pdf.pages();
-    let missing = || format!("the file has no image {number} on page {page}");
+    let missing = || missing(page, number);
     let found = (page as usize).checked_sub(1).and_then(|at| pages.get(at)).ok_or_else(missing)?;
     let mut finder = Finder { drawn: 0, number, found: None };
     interpret(&pdf, found, &mut finder);
     finder.found.ok_or_else(missing)?
+}
+
+pub(super) fn missing(page: u32, number: u32) -> String {
+    format!("the file has no image {number} on page {page}")
 }
 
 fn interpret<'a>(pdf: &'a hayro_interpret::hayro_syntax::Pdf, page: &Page<'a>, device: &mut Finder) {

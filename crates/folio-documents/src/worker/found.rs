@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 // proto: DocumentService.ListLinks "{} of a PDF file"
 const LINKS_MAX: usize = 10_000;
 /// Maximum number of images of a document.
-// proto: DocumentService.ListImages "{} of a PDF file"
+// proto: DocumentService.ListImages "{} of a document"
 const IMAGES_MAX: usize = 1_000;
 /// Maximum size of all texts of the findings of a document, in bytes.
 // proto: DocumentService.ListLinks "{} MiB together"

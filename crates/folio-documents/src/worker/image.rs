@@ -124,7 +124,7 @@ pub(super) fn within(image: RgbImage, max_pixels: u32) -> RgbImage {
     image::imageops::resize(&image, scaled(image.width()), scaled(image.height()), FilterType::Triangle)
 }
 
-fn source_limits() -> Limits {
+pub(super) fn source_limits() -> Limits {
     let mut limits = Limits::default();
     (limits.max_image_width, limits.max_image_height) = (Some(SOURCE_PIXELS), Some(SOURCE_PIXELS));
     limits

@@ -1,5 +1,9 @@
 //! The structure of documents: headings, links, tables and images of real files.
 
+use std::io::{Cursor, Write as _};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use folio_documents::{PageRenderer, Reading};
 use folio_resources::{Heading, LinkTarget, PageStructure, Rendition};
 use folio_storage::NewPage;
@@ -125,6 +129,125 @@ async fn an_embedded_image_is_copied_on_demand() {
         let other = fixture.upload(&uploader, name, name, &content).await.unwrap().document;
         let refused = renderer.render(&other.org, &other.id, &rendition).await.unwrap_err();
         assert_eq!(refused.reason, reason, "{name}");
+    }
+}
+
+const RELATIONSHIPS: &str = "http://schemas.openxmlformats.org/package/2006/relationships";
+const OFFICE: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
+
+/// Returns a list of one relationship with the id `rId1`.
+fn relationship(kind: &str, target: &str) -> Vec<u8> {
+    format!(
+        r#"<Relationships xmlns="{RELATIONSHIPS}"><Relationship Id="rId1" Type="{OFFICE}/{kind}" Target="{target}"/></Relationships>"#
+    )
+    .into_bytes()
+}
+
+/// Returns an office document of Microsoft with these parts, of which the first one is the main part.
+fn package(format: &str, parts: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let types = format!(
+        r#"<?xml version="1.0"?><Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" ContentType="application/xml"/><Override PartName="/{}" ContentType="application/vnd.openxmlformats-officedocument.{format}.main+xml"/></Types>"#,
+        parts[0].0
+    );
+    let root = relationship("officeDocument", parts[0].0);
+    let first = [("[Content_Types].xml", types.into_bytes()), ("_rels/.rels", root)];
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in first.iter().chain(parts) {
+        zip.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(content).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+/// Returns an image of 4 by 3 pixels.
+fn red() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let image = image::RgbImage::from_pixel(4, 3, image::Rgb([255, 0, 0]));
+    image.write_to(&mut Cursor::new(&mut bytes), image::ImageFormat::Png).unwrap();
+    bytes
+}
+
+/// Returns a text document with an image in its file, and one elsewhere.
+fn docx_with_images() -> Vec<u8> {
+    let drawing = |id: u32, text: &str| {
+        format!(
+            r#"<w:p><w:r><w:drawing><wp:inline><wp:docPr id="{id}" name="P" descr="{text}"/><a:graphic><a:graphicData uri="http://schemas.openxmlformats.org/drawingml/2006/picture"><pic:pic><pic:blipFill><a:blip r:embed="rId{id}"/></pic:blipFill></pic:pic></a:graphicData></a:graphic></wp:inline></w:drawing></w:r></w:p>"#
+        )
+    };
+    let text = |text: &str| format!("<w:p><w:r><w:t>{text}</w:t></w:r></w:p>");
+    let body = [text("before"), drawing(1, "A pump"), text("Figure 1: The pump"), drawing(2, "A leak")].concat();
+    let document = format!(
+        r#"<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" xmlns:r="{OFFICE}" xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing" xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" xmlns:pic="http://schemas.openxmlformats.org/drawingml/2006/picture"><w:body>{body}</w:body></w:document>"#
+    );
+    let relationships = format!(
+        r#"<Relationships xmlns="{RELATIONSHIPS}"><Relationship Id="rId1" Type="{OFFICE}/image" Target="media/image1.png"/><Relationship Id="rId2" Type="{OFFICE}/image" Target="../../secret.png"/></Relationships>"#
+    );
+    package(
+        "wordprocessingml.document",
+        &[
+            ("word/document.xml", document.into_bytes()),
+            ("word/_rels/document.xml.rels", relationships.into_bytes()),
+            ("word/media/image1.png", red()),
+        ],
+    )
+}
+
+/// Returns a workbook with an image in its only sheet.
+fn xlsx_with_image() -> Vec<u8> {
+    const SHEET: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
+    let workbook = format!(
+        r#"<workbook xmlns="{SHEET}" xmlns:r="{OFFICE}"><sheets><sheet name="Parts" sheetId="1" r:id="rId1"/></sheets></workbook>"#
+    );
+    let sheet = format!(
+        r#"<worksheet xmlns="{SHEET}" xmlns:r="{OFFICE}"><sheetData><row r="1"><c r="A1" t="n"><v>7</v></c></row></sheetData><drawing r:id="rId1"/></worksheet>"#
+    );
+    let drawing = format!(
+        r#"<wsDr xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" xmlns:r="{OFFICE}"><pic><nvPicPr><cNvPr id="1" name="I" descr="A chart"/></nvPicPr><blipFill><a:blip r:embed="rId1"/></blipFill></pic></wsDr>"#
+    );
+    package(
+        "spreadsheetml.sheet",
+        &[
+            ("xl/workbook.xml", workbook.into_bytes()),
+            ("xl/_rels/workbook.xml.rels", relationship("worksheet", "worksheets/sheet1.xml")),
+            ("xl/worksheets/sheet1.xml", sheet.into_bytes()),
+            ("xl/worksheets/_rels/sheet1.xml.rels", relationship("drawing", "../drawings/drawing1.xml")),
+            ("xl/drawings/drawing1.xml", drawing.into_bytes()),
+            ("xl/drawings/_rels/drawing1.xml.rels", relationship("image", "../media/image1.png")),
+            ("xl/media/image1.png", red()),
+        ],
+    )
+}
+
+#[tokio::test]
+async fn images_of_office_documents_are_listed_and_copied_on_demand() {
+    let fixture = Fixture::new();
+    let options = options();
+    let renderer = PageRenderer::new(fixture.stores(), fixture.environment.clone(), options.clone());
+    let uploader = fixture.uploader_within(None, &options);
+    let url = format!("data:image/png;base64,{}", STANDARD.encode(red()));
+    let html = format!("<!DOCTYPE html><html><body><p>x</p><img alt=\"A page\" src=\"{url}\"></body></html>");
+    for (name, content, expected) in [
+        ("a.docx", docx_with_images(), vec![(1, 4, 3, "Figure 1: The pump"), (2, 0, 0, "A leak")]),
+        ("a.xlsx", xlsx_with_image(), vec![(1, 4, 3, "A chart")]),
+        ("a.html", html.into_bytes(), vec![(1, 4, 3, "A page")]),
+    ] {
+        let pages = structures(&read(name, &content).await);
+        let found: Vec<_> = pages[0]
+            .images
+            .iter()
+            .map(|image| (image.number, image.width, image.height, image.caption.as_str()))
+            .collect();
+        assert_eq!(found, expected, "{name}");
+        let stored = fixture.upload(&uploader, name, name, &content).await.unwrap().document;
+        let rendition = Rendition::Embedded { page: 1, number: 1 };
+        renderer.render(&stored.org, &stored.id, &rendition).await.unwrap();
+        let key = BlobKey { blob: rendition.blob(&stored), ..stored.blob_key() };
+        let copy = image::load_from_memory(&fixture.bytes(&key).await.unwrap()).unwrap().into_rgb8();
+        assert_eq!((copy.dimensions(), copy.get_pixel(3, 2).0), ((4, 3), [255, 0, 0]), "{name}");
+        for (page, number) in [(1, 2), (1, 3), (2, 1), (0, 1), (1, 0)] {
+            let missing = renderer.render(&stored.org, &stored.id, &Rendition::Embedded { page, number }).await;
+            assert_eq!(missing.unwrap_err().reason, Reason::InvalidField, "{name} {page} {number}");
+        }
     }
 }
 

@@ -72,8 +72,8 @@ fn search(text: &str) -> Search {
 }
 
 async fn ready(index: &dyn PassageIndex, org: &OrgId) {
-    index.begin_rebuild(org).await.unwrap();
-    assert_eq!(index.finish_rebuild(org).await.unwrap(), Written::Applied { stale: 0 });
+    index.begin_rebuild(org, 1).await.unwrap();
+    assert_eq!(index.finish_rebuild(org, 1).await.unwrap(), Written::Applied { stale: 0 });
 }
 
 /// Returns the generations of the passages that a search finds, each with their number.

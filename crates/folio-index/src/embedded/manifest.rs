@@ -31,6 +31,9 @@ struct Manifest {
     /// Version of the library that wrote the index.
     engine: String,
     state: StoredState,
+    /// The number of the rebuild in the state `Rebuilding`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rebuild: Option<u64>,
 }
 
 /// Returns the state that the version file in a folder names.
@@ -57,6 +60,21 @@ pub(super) fn read(folder: &Path) -> Result<IndexState, Failure> {
     })
 }
 
+/// Returns the number of the rebuild that the version file in a folder names. None: no rebuild is in progress, or an older version
+/// of Folio began it.
+pub(super) fn rebuild(folder: &Path) -> Result<Option<u64>, Failure> {
+    if read(folder)? != IndexState::Rebuilding {
+        return Ok(None);
+    }
+    let manifest = serde_json::from_slice::<Manifest>(&fs::read(folder.join(FILE))?);
+    Ok(manifest.ok().and_then(|manifest| manifest.rebuild))
+}
+
+/// Stores the beginning of a rebuild.
+pub(super) fn write_rebuild(folder: &Path, rebuild: u64) -> Result<(), Failure> {
+    store(folder, StoredState::Rebuilding, Some(rebuild))
+}
+
 /// Stores the state of an index. `Missing` and `OtherVersion` remove the file.
 pub(super) fn write(folder: &Path, state: IndexState) -> Result<(), Failure> {
     let state = match state {
@@ -65,7 +83,11 @@ pub(super) fn write(folder: &Path, state: IndexState) -> Result<(), Failure> {
         IndexState::Torn => StoredState::Torn,
         IndexState::Missing | IndexState::OtherVersion => return remove(folder),
     };
-    let manifest = Manifest { format: FORMAT, engine: tantivy::version_string().to_owned(), state };
+    store(folder, state, None)
+}
+
+fn store(folder: &Path, state: StoredState, rebuild: Option<u64>) -> Result<(), Failure> {
+    let manifest = Manifest { format: FORMAT, engine: tantivy::version_string().to_owned(), state, rebuild };
     let text = serde_json::to_vec(&manifest).map_err(io::Error::other)?;
     let temporary = folder.join("index.json.new");
     let mut file = File::create(&temporary)?;
@@ -97,6 +119,10 @@ mod tests {
             write(path, stored).unwrap();
             assert_eq!(state(), stored);
         }
+        write_rebuild(path, u64::MAX).unwrap();
+        assert_eq!((state(), rebuild(path).unwrap()), (IndexState::Rebuilding, Some(u64::MAX)));
+        write(path, IndexState::Ready).unwrap();
+        assert_eq!((state(), rebuild(path).unwrap()), (IndexState::Ready, None));
         let version = tantivy::version_string();
         for (text, expected) in [
             (String::new(), IndexState::Torn),

@@ -263,13 +263,13 @@ impl PassageIndex for EmbeddedIndex {
         Ok(state.unwrap_or_else(|state| state))
     }
 
-    async fn begin_rebuild(&self, org: &OrgId) -> Result<()> {
-        let begun = self.write(org, |shared, tenant| tenant.begin_rebuild(&shared.vectors)).await?;
+    async fn begin_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<()> {
+        let begun = self.write(org, move |shared, tenant| tenant.begin_rebuild(&shared.vectors, rebuild)).await?;
         begun.map_err(|_| unavailable(&self.shared.root, "an index cannot be created"))
     }
 
-    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written> {
-        let finished = self.write(org, |_, tenant| tenant.finish_rebuild()).await?;
+    async fn finish_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<Written> {
+        let finished = self.write(org, move |_, tenant| tenant.finish_rebuild(rebuild)).await?;
         Ok(written(finished.map(|()| 0)))
     }
 

@@ -221,22 +221,27 @@ impl Tenant {
     }
 
     /// Creates an empty index in the state `Rebuilding`.
-    pub(super) fn begin_rebuild(&self, vectors: &VectorCache) -> Result<(), Failure> {
+    pub(super) fn begin_rebuild(&self, vectors: &VectorCache, rebuild: u64) -> Result<(), Failure> {
         let mut writer = self.lock_writer()?;
         self.remove(&mut writer, vectors)?;
         fs::create_dir_all(self.segments())?;
         let (schema, fields) = Fields::new();
         let index = Index::builder().schema(schema).settings(Fields::settings()).create_in_dir(self.segments())?;
-        manifest::write(&self.folder, IndexState::Rebuilding)?;
+        manifest::write_rebuild(&self.folder, rebuild)?;
         let reader = Some(Self::reader_of(index, fields)?);
         *lock(&self.opened) = Some(Opened { state: IndexState::Rebuilding, reader });
         Ok(())
     }
 
-    pub(super) fn finish_rebuild(&self) -> Result<(), Failure> {
+    /// # Errors
+    /// [`Failure::State`] if the index is not usable, or another rebuild has begun.
+    pub(super) fn finish_rebuild(&self, rebuild: u64) -> Result<(), Failure> {
         let _writer = self.lock_writer()?;
         let (state, reader) = self.usable()?;
         if state == IndexState::Rebuilding {
+            if manifest::rebuild(&self.folder)? != Some(rebuild) {
+                return Err(Failure::State(state));
+            }
             manifest::write(&self.folder, IndexState::Ready)?;
             *lock(&self.opened) = Some(Opened { state: IndexState::Ready, reader: Some(reader) });
         }

@@ -59,8 +59,8 @@ async fn only_a_folder_that_no_process_uses_is_abandoned() {
 
 async fn fill(index: &EmbeddedIndex, org: &OrgId, documents: Vec<IndexedDocument>) {
     if index.state(org).await.unwrap() == IndexState::Missing {
-        index.begin_rebuild(org).await.unwrap();
-        index.finish_rebuild(org).await.unwrap();
+        index.begin_rebuild(org, 1).await.unwrap();
+        index.finish_rebuild(org, 1).await.unwrap();
     }
     assert_eq!(index.upsert(org, documents).await.unwrap(), Written::Applied { stale: 0 });
 }
@@ -105,9 +105,9 @@ async fn a_damaged_index_is_reported_and_rebuilt() {
         let answer = index.search(&org, &search("alpha", &[1.0, 0.0])).await.unwrap();
         assert_eq!(answer.lexical, PartUse { is_used: false, gaps: vec![Gap::State(IndexState::Torn)] });
         assert_eq!(index.upsert(&org, new()).await.unwrap(), Written::NotUsable(IndexState::Torn));
-        index.begin_rebuild(&org).await.unwrap();
+        index.begin_rebuild(&org, 1).await.unwrap();
         fill(&index, &org, new()).await;
-        index.finish_rebuild(&org).await.unwrap();
+        index.finish_rebuild(&org, 1).await.unwrap();
         assert_eq!(index.search(&org, &search("alpha", &[])).await.unwrap().hits.len(), 1, "damage {number}");
         assert_eq!(index.state(&org).await.unwrap(), IndexState::Ready);
     }

@@ -202,8 +202,8 @@ impl Fixture {
         *driver.knowledge.lock().unwrap() = Some(knowledge.clone());
         let agents = Agents::new(Arc::clone(&driver) as Arc<dyn TurnDriver>);
         let org = OrgId::derive(&["org"]);
-        knowledge.index.begin_rebuild(&org).await.unwrap();
-        knowledge.index.finish_rebuild(&org).await.unwrap();
+        knowledge.index.begin_rebuild(&org, 1).await.unwrap();
+        knowledge.index.finish_rebuild(&org, 1).await.unwrap();
         let document = add_document(&knowledge, &org, environment.now()).await;
         let job = JobId::derive(&["job"]);
         let run = IngestionRun {

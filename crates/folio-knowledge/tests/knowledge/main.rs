@@ -78,18 +78,18 @@ impl PassageIndex for ScriptedIndex {
         self.0.state(org).await
     }
 
-    async fn begin_rebuild(&self, org: &OrgId) -> Result<(), Error> {
+    async fn begin_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<(), Error> {
         let before = self.1.before_rebuild.lock().unwrap().take();
         if let Some(step) = before {
             step.await;
         }
-        self.0.begin_rebuild(org).await
+        self.0.begin_rebuild(org, rebuild).await
     }
 
-    async fn finish_rebuild(&self, org: &OrgId) -> Result<Written, Error> {
+    async fn finish_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<Written, Error> {
         match self.1.is_changed.swap(false, Ordering::Relaxed) {
             true => Ok(Written::NotUsable(IndexState::Rebuilding)),
-            false => self.0.finish_rebuild(org).await,
+            false => self.0.finish_rebuild(org, rebuild).await,
         }
     }
 
@@ -410,8 +410,8 @@ async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain()
     test.change::<Document>(&test.org, &deleted, Expected::Version(1), DocumentChange::Delete).await;
     index.delete_documents(&test.org, std::slice::from_ref(&deleted)).await.unwrap();
     let other = OrgId::derive(&["deleted"]);
-    index.begin_rebuild(&other).await.unwrap();
-    index.finish_rebuild(&other).await.unwrap();
+    index.begin_rebuild(&other, 1).await.unwrap();
+    index.finish_rebuild(&other, 1).await.unwrap();
     let maintenance = Maintenance::start(test.knowledge.clone(), Duration::from_millis(50), Arc::new(|_: &OrgId| true));
     wait_for("the sweep", Duration::from_secs(20), || async {
         let listed = index.documents(&test.org, None, 10).await.unwrap();
@@ -637,7 +637,7 @@ async fn an_index_that_cannot_be_removed_does_not_keep_those_of_other_deleted_or
     let mut deleted = ["a", "b", "c"].map(|name| OrgId::derive(&[name]));
     deleted.sort();
     for org in &deleted {
-        test.knowledge.index.begin_rebuild(org).await.unwrap();
+        test.knowledge.index.begin_rebuild(org, 1).await.unwrap();
     }
     let [first, others @ ..] = &deleted;
     let knowledge = test.with_script(Scripted { undeletable: Some(first.clone()), ..Scripted::default() });

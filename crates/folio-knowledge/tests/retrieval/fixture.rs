@@ -77,8 +77,8 @@ impl Fixture {
 
     /// Makes the empty index of an organization ready.
     pub(crate) async fn build_index(&self, org: &OrgId) {
-        self.index.begin_rebuild(org).await.unwrap();
-        assert!(matches!(self.index.finish_rebuild(org).await.unwrap(), Written::Applied { .. }));
+        self.index.begin_rebuild(org, 1).await.unwrap();
+        assert!(matches!(self.index.finish_rebuild(org, 1).await.unwrap(), Written::Applied { .. }));
     }
 
     /// Returns a principal of another organization, whose index is ready.

@@ -161,7 +161,7 @@ async fn an_index_that_is_rebuilt_is_named() {
     let test = Fixture::new().await;
     let org = test.principal.org.clone();
     test.add(&org, "terms.pdf", &LINES).await;
-    test.index.begin_rebuild(&org).await.unwrap();
+    test.index.begin_rebuild(&org, 2).await.unwrap();
     let found = test.search(&PassageQuery::new("supplier")).await;
     assert!(found.passages.is_empty());
     assert!(found.lexical.gaps.contains(&SearchGap::IndexRebuilding), "{:?}", found.lexical);

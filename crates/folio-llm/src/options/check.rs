@@ -22,9 +22,15 @@ pub(super) const CONTEXT_TOKENS_MAX: u32 = 100_000_000;
 pub(super) const INPUT_TOKENS_MIN: u32 = 64;
 // proto: ProviderModel.dimensions "at most {}."
 pub(crate) const DIMENSIONS_MAX: u32 = 8_192;
+/// Maximum characters of the text before each query or passage.
+// proto: ProviderModel.query_prefix "at most {} characters"
+// proto: ProviderModel.passage_prefix "at most {} characters"
+const PREFIX_CHARS: usize = 500;
 /// Maximum price in micro-dollars. A higher price is a mistake, and sums could overflow.
 // proto: ProviderModel.input_price_microdollars "at most {}."
 const PRICE_MAX: u64 = 1_000_000_000_000;
+/// The problem of a setting of vectors of another model.
+const EMBEDDING_ONLY: &str = "is only permitted with kind = \"embedding\"";
 
 impl Options {
     /// Validates all settings, reads the API keys from environment variables, and completes the sizes of models. The
@@ -180,6 +186,10 @@ pub(crate) fn is_model_name(text: &str) -> bool {
     is_visible && (1..=NAME_CHARS).contains(&text.chars().count())
 }
 
+fn is_prefix(text: &str) -> bool {
+    text.chars().count() <= PREFIX_CHARS && text.chars().all(|c| c == '\n' || !c.is_control())
+}
+
 /// Returns the problems of a model as one text. None: the model is valid.
 pub fn model_problem(name: &str, model: &ModelOptions) -> Option<String> {
     let mut problems = Problems::of("model");
@@ -204,7 +214,14 @@ fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
     let dimensions = format!("{path}.dimensions");
     problems.number(&dimensions, model.dimensions, 0, DIMENSIONS_MAX);
     let has_vectors = model.dimensions == 0 || model.kind == ModelKind::Embedding;
-    problems.check(has_vectors, &dimensions, "is only permitted with kind = \"embedding\"");
+    problems.check(has_vectors, &dimensions, EMBEDDING_ONLY);
+    for (name, prefix) in [("query_prefix", &model.query_prefix), ("passage_prefix", &model.passage_prefix)] {
+        let setting = format!("{path}.{name}");
+        let problem =
+            format_args!("must be at most {PREFIX_CHARS} characters, without control characters except line breaks");
+        problems.check(is_prefix(prefix), &setting, problem);
+        problems.check(prefix.is_empty() || model.kind == ModelKind::Embedding, &setting, EMBEDDING_ONLY);
+    }
     let thinking = !model.thinking || model.thinking_budget_tokens >= THINKING_TOKENS_MIN;
     let problem = format_args!("must be at least {THINKING_TOKENS_MIN}");
     problems.check(thinking, format_args!("{path}.thinking_budget_tokens"), problem);

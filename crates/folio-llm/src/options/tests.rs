@@ -80,6 +80,18 @@ fn every_problem_is_reported_with_its_path() {
             problems(|o| provider(o).models.get_mut("fast").unwrap().dimensions = 1),
         ),
         (
+            "models.fast.query_prefix: is only permitted",
+            problems(|o| provider(o).models.get_mut("fast").unwrap().query_prefix = "query: ".to_owned()),
+        ),
+        (
+            "models.vectors.passage_prefix: must be at most 500 characters",
+            problems(|o| provider(o).models.get_mut("vectors").unwrap().passage_prefix = "x".repeat(501)),
+        ),
+        (
+            "models.vectors.query_prefix: must be at most 500 characters",
+            problems(|o| provider(o).models.get_mut("vectors").unwrap().query_prefix = "a\tb".to_owned()),
+        ),
+        (
             "models.vectors.dimensions: must be from 0 to 8192",
             problems(|o| provider(o).models.get_mut("vectors").unwrap().dimensions = 8_193),
         ),

@@ -111,7 +111,7 @@ fn entry(term: &str, provenance: Provenance) -> DictionaryEntry {
 
 fn relevant(terms: &[&str], text: &str) -> Vec<String> {
     let entries: Vec<_> = terms.iter().map(|term| entry(term, Provenance::Person)).collect();
-    relevant_entries(&entries, text, 10).unwrap().into_iter().map(|entry| entry.term.clone()).collect()
+    TermSearch::new(entries).unwrap().relevant(text, 10).into_iter().map(|entry| entry.term.clone()).collect()
 }
 
 #[test]
@@ -149,8 +149,9 @@ fn frequent_and_confirmed_entries_come_first() {
     let inferred = Provenance::Inferred { confidence: 0.9 };
     let entries =
         [entry("aa", inferred), entry("bb", Provenance::Agent), entry("cc", Provenance::Person), entry("dd", inferred)];
+    let search = TermSearch::new(entries.to_vec()).unwrap();
     let found = |max| {
-        let found = relevant_entries(&entries, "aa bb cc dd dd", max).unwrap();
+        let found = search.relevant("aa bb cc dd dd", max);
         found.into_iter().map(|entry| entry.term.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(found(10), ["dd", "cc", "bb", "aa"]);
@@ -162,7 +163,8 @@ fn frequent_and_confirmed_entries_come_first() {
 fn many_terms_in_a_long_text_are_found_in_a_short_time() {
     let entries: Vec<_> = (0..10_000).map(|n| entry(&format!("term {n}"), Provenance::Person)).collect();
     let text = "term 7 and term 9999, ABC (no meaning) ".repeat(10_000);
-    let found = relevant_entries(&entries, &text, 3).unwrap();
+    let search = TermSearch::new(entries).unwrap();
+    let found = search.relevant(&text, 3);
     assert_eq!(found.iter().map(|entry| entry.term.as_str()).collect::<Vec<_>>(), ["term 7", "term 9999"]);
     assert_eq!(ambiguous_tokens(&text, 3)[0].count, 10_000);
 }
@@ -174,11 +176,11 @@ proptest! {
             prop_assert!(text.contains(&token.token) && token.count > 0);
             prop_assert!(!token.contexts.is_empty() && token.contexts.len() <= CONTEXTS_MAX);
         }
-        let entries = [entry(&term, Provenance::Person)];
-        prop_assert!(relevant_entries(&entries, &text, 1).unwrap().len() <= 1);
+        let search = TermSearch::new(vec![entry(&term, Provenance::Person)]).unwrap();
+        prop_assert!(search.relevant(&text, 1).len() <= 1);
         let around = format!("{text} {term} {text}");
         if !term_key(&term).is_empty() && term.trim() == term {
-            prop_assert_eq!(relevant_entries(&entries, &around, 1).unwrap().len(), 1);
+            prop_assert_eq!(search.relevant(&around, 1).len(), 1);
         }
     }
 }

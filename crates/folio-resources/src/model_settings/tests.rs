@@ -116,7 +116,9 @@ fn unknown_fields_of_stored_models_are_ignored_and_those_of_settings_are_errors(
     let models = BTreeMap::from([("vectors".to_owned(), vectors), ("chat".to_owned(), ModelOptions::default())]);
     let stored = serde_json::to_value(Provider { models: models.clone(), ..Provider::default() }).unwrap();
     assert_eq!(stored["models"]["vectors"]["kind"], "embedding");
-    assert!(stored["models"]["chat"].get("kind").is_none() && stored["models"]["chat"].get("dimensions").is_none());
+    for field in ["kind", "dimensions", "query_prefix", "passage_prefix"] {
+        assert!(stored["models"]["chat"].get(field).is_none(), "{field}");
+    }
     assert_eq!(serde_json::from_value::<Provider>(stored).unwrap().models, models);
     let wrong = json!({ "providers": { "mine": { "models": { "large": { "upstream": 7 } } } } });
     assert!(serde_json::from_value::<ModelSettings>(wrong).is_err(), "a known field of another type");

@@ -141,6 +141,8 @@ faults! {
     AuditLogKept = "audit-log-kept", audit, records, ["erasure"];
     /// A row is written although another write was executed first.
     RowOverwritten = "row-overwritten", rows, rows, ["access", "jobs"];
+    /// A row is removed although another write has replaced it.
+    RowRemovedAnyway = "row-removed-anyway", rows, rows, ["access"];
     /// The rows of a removed group remain.
     RowGroupKept = "row-group-kept", rows, rows, ["access", "jobs", "summaries"];
     /// A write of a job is not refused for its epoch or version: it is sent again under the stored ones.

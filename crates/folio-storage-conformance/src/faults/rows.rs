@@ -29,3 +29,20 @@ impl RowLayer for RowGroupKept {
         Ok(())
     }
 }
+
+#[derive(Default)]
+pub(super) struct RowRemovedAnyway;
+
+#[async_trait]
+impl RowLayer for RowRemovedAnyway {
+    async fn compare_and_remove(
+        &self,
+        below: &dyn RowStore,
+        org: &OrgId,
+        group: &str,
+        key: &str,
+        _: Vec<u8>,
+    ) -> Result<bool> {
+        below.remove(org, group, key).await.map(|()| true)
+    }
+}

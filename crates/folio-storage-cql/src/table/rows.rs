@@ -16,6 +16,7 @@ table! { Rows:
     remove_group: write "DELETE FROM org_rows WHERE org = ? AND part = ?",
     insert: conditional "INSERT INTO org_rows (org, part, key, value) VALUES (?, ?, ?, ?) IF NOT EXISTS",
     replace: conditional "UPDATE org_rows SET value = ? WHERE org = ? AND part = ? AND key = ? IF value = ?",
+    remove_equal: conditional "DELETE FROM org_rows WHERE org = ? AND part = ? AND key = ? IF value = ?",
 }
 
 impl Rows {
@@ -49,6 +50,11 @@ impl Rows {
     /// Replaces the value only if the stored value is `old`.
     pub(crate) fn replace(&self, (org, group): Group<'_>, key: &str, old: Vec<u8>, new: Vec<u8>) -> Statement<'_> {
         (&self.replace, values![new, org.as_str(), group, key, old])
+    }
+
+    /// Removes the row only if the stored value is `old`.
+    pub(crate) fn remove_equal(&self, (org, group): Group<'_>, key: &str, old: Vec<u8>) -> Statement<'_> {
+        (&self.remove_equal, values![org.as_str(), group, key, old])
     }
 
     pub(crate) async fn put(&self, (org, group): Group<'_>, key: &str, value: Vec<u8>) -> Result<()> {

@@ -106,6 +106,11 @@ fn check(head: &PassageHead, passages: &[StoredPassage]) -> Result<()> {
     if is_complete { Ok(()) } else { Err(Error::internal("the numbers of passages have gaps")) }
 }
 
+fn too_many_writes(document: &DocumentId) -> Error {
+    let message = format!("too many concurrent writes of the passages of {document}; retry");
+    Error::new(Code::Aborted, Reason::VersionConflict, message)
+}
+
 impl PassageStore {
     pub fn new(rows: Arc<dyn RowStore>) -> Self {
         Self(rows)
@@ -194,8 +199,7 @@ impl PassageStore {
                 return Ok(PassagesWritten::Live);
             }
         }
-        let message = format!("too many concurrent writes of the passages of {}; retry", head.document);
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(too_many_writes(&head.document))
     }
 
     /// Returns passages of a generation, in the order of `numbers`, without those that do not exist. The result is empty if the
@@ -298,9 +302,24 @@ impl PassageStore {
     }
 
     /// Removes all passages of a document, first the head. Idempotent. The record of its newest job remains.
+    ///
+    /// # Errors
+    /// `VERSION_CONFLICT` if too many writes of the document meet.
     pub async fn remove_passages(&self, org: &OrgId, document: &DocumentId) -> Result<()> {
-        self.0.remove(org, &group_of_heads(bucket_of(document)), document.as_str()).await?;
+        self.remove_head(org, document).await?;
         self.remove_former(org, document).await
+    }
+
+    async fn remove_head(&self, org: &OrgId, document: &DocumentId) -> Result<()> {
+        let (group, key) = (group_of_heads(bucket_of(document)), document.to_string());
+        for _ in 0..ATTEMPTS {
+            let stored = self.0.get(org, &group, std::slice::from_ref(&key)).await?.pop().flatten();
+            let Some(before) = stored else { return Ok(()) };
+            if self.0.compare_and_remove(org, &group, &key, before).await? {
+                return Ok(());
+            }
+        }
+        Err(too_many_writes(document))
     }
 
     /// Removes all passages of a document, also those of a generation that the caller has just written: a removal that met the write

@@ -17,8 +17,8 @@ pub struct ConditionalRow {
 
 /// Rows of organizations, by group and key.
 ///
-/// A group is written either with conditions only or without conditions only. A row of a group with conditions is removed
-/// only once no process writes it.
+/// A group is written either with conditions only or without conditions only. A row of a group with conditions that a process may
+/// write at the same time is removed by [`Self::compare_and_remove`].
 #[async_trait]
 pub trait RowStore: Send + Sync {
     /// Returns the values in the order of `keys`.
@@ -34,6 +34,9 @@ pub trait RowStore: Send + Sync {
 
     /// Writes a row if it and its guard have the expected values; returns false otherwise.
     async fn compare_and_set(&self, org: &OrgId, write: ConditionalRow) -> Result<bool>;
+
+    /// Removes a row if it has the expected value; returns false otherwise.
+    async fn compare_and_remove(&self, org: &OrgId, group: &str, key: &str, before: Vec<u8>) -> Result<bool>;
 
     /// Writes a row without a condition. The write may be lost if the machine loses power.
     async fn put(&self, org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> Result<()>;
@@ -118,6 +121,16 @@ pub(crate) mod memory {
                 rows.get(&key) == before.as_ref() && guard.is_none_or(|(key, value)| rows.get(&key) == Some(&value));
             if is_expected {
                 rows.insert(key, after);
+            }
+            Ok(is_expected)
+        }
+
+        async fn compare_and_remove(&self, org: &OrgId, group: &str, key: &str, before: Vec<u8>) -> Result<bool> {
+            let mut groups = self.groups();
+            let Some(rows) = groups.get_mut(&(org.clone(), group.to_owned())) else { return Ok(false) };
+            let is_expected = rows.get(key) == Some(&before);
+            if is_expected {
+                rows.remove(key);
             }
             Ok(is_expected)
         }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The vector of a passage in one vector space.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredVector {
-    /// The identity of the vectors that can be compared with it: provider, model and dimensions.
+    /// The identity of the vectors that can be compared with it: provider, model, dimensions, and a digest of the prefix of passages.
     pub space: String,
     #[serde(with = "super::numbers")]
     pub values: Vec<f32>,

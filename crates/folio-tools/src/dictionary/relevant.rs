@@ -1,6 +1,6 @@
 //! The entries of the dictionary that a document uses.
 
-use folio_resources::{DictionaryEntry, DictionaryEntryFilter, Document, relevant_entries};
+use folio_resources::{DictionaryEntry, DictionaryEntryFilter, Document, TermSearch};
 use folio_storage::Stores;
 use folio_types::limits::PAGE_SIZE_MAX;
 use folio_types::page::PageRequest;
@@ -44,8 +44,10 @@ pub(crate) async fn relevant(
     }
     let read = document_text::read(stores, &document.org, &document.id, 1, document.pages, TEXT_BYTES).await?;
     // The search of a long text would block the other tasks of the thread.
-    let search =
-        move || relevant_entries(&entries, &read.text, max).map(|found| found.into_iter().cloned().collect::<Vec<_>>());
+    let search = move || {
+        let search = TermSearch::new(entries)?;
+        Ok::<_, Error>(search.relevant(&read.text, max).into_iter().cloned().collect::<Vec<_>>())
+    };
     let found = tokio::task::spawn_blocking(search).await;
     Ok(found.map_err(|error| Error::internal(format!("the search for terms failed: {error}")))??)
 }

@@ -45,7 +45,7 @@ pub struct DescribeCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkipReason {
     NoModel,
-    /// The images of such a file have no bytes.
+    /// The file does not contain the image, or its format is not read.
     Format,
     Protected,
     TooMany,
@@ -57,7 +57,7 @@ impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoModel => "the organization has no model for descriptions of images",
-            Self::Format => "the images of this file format cannot be read",
+            Self::Format => "the file does not contain the image in a format that can be read",
             Self::Protected => "the images of a protected file cannot be read",
             Self::TooMany => "the maximum number of descriptions is reached",
             Self::Failed => "the image could not be described",
@@ -140,6 +140,8 @@ impl Run<'_> {
             let model = match model {
                 None => Err(SkipReason::NoModel),
                 Some(_) if self.document.is_protected => Err(SkipReason::Protected),
+                // An attempt to copy each image of a page on the web would delay the ingestion.
+                Some(_) if image.width == 0 || image.height == 0 => Err(SkipReason::Format),
                 Some(_) if is_full => Err(SkipReason::TooMany),
                 Some(model) => Ok(model),
             };

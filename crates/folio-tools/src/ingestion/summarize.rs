@@ -12,7 +12,7 @@
 
 use folio_llm::{MESSAGE_OVERHEAD_TOKENS, ModelInfo, ModelRequest, count_tokens};
 use folio_metering::MeteredCall;
-use folio_resources::{DictionaryEntry, Document, relevant_entries};
+use folio_resources::{Document, TermSearch};
 use folio_storage::StoredSummary;
 use folio_types::message::Message;
 use folio_types::{Digest, Error, Reason, Result, UserId};
@@ -49,7 +49,7 @@ pub struct SummaryRun<'a> {
     /// Name of the model. None: the default model of the organization.
     pub model: Option<&'a str>,
     /// The dictionary of the organization. A call receives the entries whose terms are in its text.
-    pub dictionary: &'a [DictionaryEntry],
+    pub dictionary: &'a TermSearch,
 }
 
 /// The result of a run: numbers of parts.
@@ -154,7 +154,7 @@ impl Calls<'_> {
         };
         let message = match &copied {
             Some(text) => text.clone(),
-            None => self.message(step, &text, is_cut)?,
+            None => self.message(step, &text, is_cut),
         };
         let input = Digest::of(format!("{SYSTEM}\n{message}").as_bytes());
         if let Some(kept) = self.kept(step, &sources, &input).await? {
@@ -196,13 +196,13 @@ impl Calls<'_> {
         Ok(Some(stored.text.clone()))
     }
 
-    fn message(&self, step: &SummaryStep, text: &str, is_cut: bool) -> Result<String> {
-        let entries = relevant_entries(self.run.dictionary, text, TERMS_MAX)?;
+    fn message(&self, step: &SummaryStep, text: &str, is_cut: bool) -> String {
+        let entries = self.run.dictionary.relevant(text, TERMS_MAX);
         let terms: Vec<(String, String)> =
             entries.into_iter().map(|entry| (entry.term.clone(), entry.expansion.clone())).collect();
         let titles = step.section.map(|number| self.parts.titles(number)).unwrap_or_default();
         let document = &self.run.document.name;
-        Ok(Part { document, scope: step.scope, titles: &titles, terms: &terms, text, is_cut }.user())
+        Part { document, scope: step.scope, titles: &titles, terms: &terms, text, is_cut }.user()
     }
 
     /// Returns the tokens of the text of a call, so that the prompt and the answer fit into the context of the model.

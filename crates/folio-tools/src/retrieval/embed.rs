@@ -2,11 +2,12 @@
 //!
 //! | step | bound, cost |
 //! |---|---|
-//! | cut each text to the tokens of an input of the model | the answer states the positions of cut texts |
+//! | cut each text to the tokens of an input of the model, after the prefix of queries or passages | the answer states the positions of cut texts |
 //! | read the vectors of known texts from the cache | one read for each text; equal texts are one text |
 //! | request the others in batches | each batch is one model call, reserved and settled as `embedding` |
 //! | write new vectors to the cache after each batch | a call that fails later does not lose the paid vectors |
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use folio_metering::MeteredCall;
 use folio_resources::Document;
 use folio_storage::VectorKey;
 use folio_types::message::Usage;
+use folio_types::models::ModelOptions;
 use folio_types::{Digest, DocumentId, Error, OrgId, Reason, Result, UserId};
 
 use crate::extraction::{Answer, metered};
@@ -45,6 +47,14 @@ impl EmbeddingPurpose {
         match self {
             Self::Passages(document) => Some(document),
             Self::Query => None,
+        }
+    }
+
+    /// Returns the text that the model expects before each text.
+    fn prefix<'a>(&self, options: &'a ModelOptions) -> &'a str {
+        match self {
+            Self::Passages(_) => &options.passage_prefix,
+            Self::Query => &options.query_prefix,
         }
     }
 }
@@ -104,9 +114,11 @@ pub async fn embed(resources: &ToolResources, call: &EmbeddingCall, texts: &[Str
     let catalogue = resources.models.catalogue(&call.org).await?;
     let model = catalogue.for_embeddings(call.model.as_deref())?;
     let space = model.vector_space();
-    let (sent, cut) = fit(texts, model.options.context_tokens);
+    let prefix = call.purpose.prefix(&model.options);
+    let (fitting, cut) = fit(texts, model.tokens_after(prefix));
+    let sent: Vec<Cow<'_, str>> = fitting.into_iter().map(|text| prefixed(prefix, text)).collect();
     let keys: Vec<VectorKey> = sent.iter().map(|text| VectorKey::new(&space, text)).collect();
-    let unique: BTreeMap<&VectorKey, &str> = keys.iter().zip(sent).collect();
+    let unique: BTreeMap<&VectorKey, &str> = keys.iter().zip(sent.iter().map(AsRef::as_ref)).collect();
     let mut run = Run { resources, call, model, usage: Usage::default() };
     let mut vectors = run.cached(unique.keys().copied()).await;
     // The endpoint may have another model behind the same name than at the time of a cached vector. If the lengths of the
@@ -144,6 +156,10 @@ fn check(texts: &[String]) -> Result<()> {
         Some(at) => Err(Error::invalid_field(format!("texts[{at}]"), "has no content")),
         None => Ok(()),
     }
+}
+
+fn prefixed<'a>(prefix: &str, text: &'a str) -> Cow<'a, str> {
+    if prefix.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(format!("{prefix}{text}")) }
 }
 
 /// Returns the texts within the tokens of an input, and the positions of those that were cut.

@@ -274,6 +274,8 @@ pub(crate) struct ScriptedModels {
     pub(crate) is_full: AtomicBool,
     /// True if the organizations have chosen the model `sees` for images.
     pub(crate) has_vision: AtomicBool,
+    /// True if the model `vectors` expects prefixes.
+    pub(crate) has_prefixes: AtomicBool,
     /// The texts of each embedding request.
     embedded: Mutex<Vec<Vec<String>>>,
     embedding_failures: Mutex<VecDeque<Option<ModelError>>>,
@@ -351,7 +353,12 @@ impl Models for ScriptedModels {
             fallbacks.push("cheap".to_owned());
         }
         for (name, kind) in [("vectors", ModelKind::Embedding), ("rates", ModelKind::Rerank)] {
-            let options = ModelOptions { kind, context_tokens: 64, input_price: Some(20_000), ..Default::default() };
+            let mut options =
+                ModelOptions { kind, context_tokens: 64, input_price: Some(20_000), ..Default::default() };
+            if kind == ModelKind::Embedding && self.has_prefixes.load(Ordering::Relaxed) {
+                options.query_prefix = "query: ".to_owned();
+                options.passage_prefix = "passage: ".to_owned();
+            }
             models.push(ModelInfo { name: name.to_owned(), provider: "test".to_owned(), options });
         }
         let has_vision = self.has_vision.load(Ordering::Relaxed);

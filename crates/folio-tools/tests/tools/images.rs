@@ -12,12 +12,16 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, text, usage};
 
+/// The number of an image of unknown size.
+const UNREADABLE: u32 = 9;
+
 /// Replaces the text of the conversation's document by pages with these numbers of images.
 async fn with_images(test: &Fixture, pages: &[&[u32]]) {
+    let size = |number: u32| if number == UNREADABLE { 0 } else { 90 };
     let image = |number: &u32| EmbeddedImage {
         number: *number,
-        width: 90,
-        height: 90,
+        width: size(*number),
+        height: size(*number),
         caption: format!("Figure {number}"),
         area: None,
     };
@@ -111,6 +115,16 @@ async fn an_image_that_cannot_be_described_is_named_with_the_reason() {
     with_images(&test, &[&[1]]).await;
     let error = test.error_of("image_annotator", call(&ids[0])).await;
     assert!(error.contains("of an earlier text"), "{error}");
+}
+
+#[tokio::test]
+async fn an_image_that_the_file_does_not_contain_is_not_read() {
+    let test = Fixture::new().await;
+    with_images(&test, &[&[UNREADABLE]]).await;
+    test.models.has_vision.store(true, Ordering::Relaxed);
+    let found = described(&test, "a").await.unwrap();
+    assert_eq!((found.described, found.skipped), (0, [(SkipReason::Format, 1)].into()));
+    assert!(test.models.requests().is_empty());
 }
 
 #[tokio::test]

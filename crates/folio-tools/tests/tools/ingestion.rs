@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_llm::{ModelError, count_tokens};
 use folio_passages::{Block, ChunkOptions, Context, Estimate, Section, chunk_document};
-use folio_resources::{DictionaryEntry, Document, Heading, PageStructure, SectionId};
+use folio_resources::{Document, Heading, PageStructure, SectionId, TermSearch};
 use folio_storage::{NewPage, StoredSummary, SummaryScope};
 use folio_tools::ingestion::{
     ChunkOverrides, GeneratedChunks, IndexCall, NetworkEnd, NetworkJob, NetworkRun, PassageIngester, SUMMARY_OPERATION,
@@ -142,7 +142,7 @@ fn shown(summaries: &[StoredSummary]) -> Vec<(Option<u32>, SummaryScope, &str, &
 async fn fast(test: &Fixture, key: &str) -> Result<SummaryReport> {
     let document = document_of(test).await;
     let user = test.context.principal.user.clone();
-    let dictionary: &[DictionaryEntry] = &[];
+    let dictionary = &TermSearch::new(Vec::new()).unwrap();
     let run = SummaryRun { document: &document, user: &user, key: key.to_owned(), model: None, dictionary };
     summarize(&test.context.resources, &run).await
 }
@@ -278,7 +278,8 @@ async fn without_credit_a_run_waits_and_without_a_model_it_makes_no_call() {
     let document = document_of(&test).await;
     let user = test.context.principal.user.clone();
     let (key, model) = ("job.1.1.2".to_owned(), Some("chat-only"));
-    let run = SummaryRun { document: &document, user: &user, key, model, dictionary: &[] };
+    let dictionary = &TermSearch::new(Vec::new()).unwrap();
+    let run = SummaryRun { document: &document, user: &user, key, model, dictionary };
     let report = summarize(&test.context.resources, &run).await.unwrap();
     assert!(report.skipped.is_some() && report.written == 0, "{report:?}");
     assert!(test.models.requests().is_empty());

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use folio_llm::{BATCH_TEXTS_MAX, ModelError};
+use folio_llm::{BATCH_TEXTS_MAX, ModelError, count_tokens};
 use folio_resources::{Document, DocumentChange};
 use folio_storage::VectorKey;
 use folio_tools::retrieval::{Embedded, EmbeddingCall, EmbeddingPurpose, RerankCall, embed, rerank};
@@ -50,6 +50,26 @@ async fn each_distinct_text_is_embedded_once_and_charged_as_an_embedding() {
     let third = embedded(&test, &query, &["ccc"]).await.unwrap();
     assert!(third.usage.is_empty() && test.models.take_embedded().is_empty());
     assert_eq!(usage(&test).await.len(), 2);
+}
+
+#[tokio::test]
+async fn texts_have_the_prefix_of_their_purpose_and_other_prefixes_use_no_cached_vectors() {
+    let test = Fixture::new().await;
+    let query = call(&test, "query", EmbeddingPurpose::Query);
+    let before = embedded(&test, &passages(&test, "a"), &["one"]).await.unwrap();
+    test.models.has_prefixes.store(true, Ordering::Relaxed);
+    test.models.take_embedded();
+    let after = embedded(&test, &passages(&test, "b"), &["one", &"many words ".repeat(100)]).await.unwrap();
+    let sent = test.models.take_embedded().concat();
+    assert!(
+        sent.contains(&"passage: one".to_owned()) && sent.iter().all(|text| text.starts_with("passage: ")),
+        "{sent:?}"
+    );
+    assert!(sent.iter().all(|text| count_tokens(text) <= 64) && after.cut == [1], "{sent:?}");
+    assert_ne!(before.space, after.space);
+    let found = embedded(&test, &query, &["one"]).await.unwrap();
+    assert_eq!((found.space, test.models.take_embedded()), (after.space, vec![vec!["query: one".to_owned()]]));
+    assert!(embedded(&test, &query, &["one"]).await.unwrap().usage.is_empty(), "the text with its prefix is cached");
 }
 
 #[tokio::test]

@@ -160,6 +160,8 @@ fn read_models(models: Vec<v1::ProviderModel>) -> Result<BTreeMap<String, ModelO
             enabled: model.enabled,
             kind: ModelKind::try_from(kind).unwrap_or_default(),
             dimensions: model.dimensions,
+            query_prefix: model.query_prefix,
+            passage_prefix: model.passage_prefix,
             upstream: model.upstream,
             context_tokens: model.context_tokens,
             max_output_tokens: if model.max_output_tokens == 0 {
@@ -225,5 +227,7 @@ fn model_to_proto(name: &str, model: &ModelOptions) -> v1::ProviderModel {
         output_price_microdollars: model.output_price,
         kind: v1::ModelKind::from(model.kind).into(),
         dimensions: model.dimensions,
+        query_prefix: model.query_prefix.clone(),
+        passage_prefix: model.passage_prefix.clone(),
     }
 }
