@@ -157,6 +157,7 @@ impl PassageIngester for Knowledge {
         let knowledge = self.clone().with_resources(resources.clone());
         let catalogue = resources.models.catalogue(&document.org).await?;
         let targets = targets(&catalogue, knowledge.serving_space(&document.org).await?.as_ref());
+        let _permit = knowledge.permits.division(&document.org).await?;
         let context = stored_context(resources, document).await?;
         divide(&knowledge, document, context, overrides, &targets).await
     }

@@ -852,6 +852,8 @@ async fn a_rebuild_of_an_index_that_another_process_changed_fails() {
 #[tokio::test]
 async fn a_rebuild_does_not_wait_for_a_long_one_of_another_organization() {
     let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingest(&document).await.unwrap();
     let (begun, begins) = tokio::sync::oneshot::channel();
     let step: BoxFuture<'static, ()> = Box::pin(async move {
         begun.send(()).unwrap();
@@ -859,13 +861,15 @@ async fn a_rebuild_does_not_wait_for_a_long_one_of_another_organization() {
     });
     let knowledge = test.with_script(Scripted { before_rebuild: Mutex::new(Some(step)), ..Scripted::default() });
     let (long, org) = (knowledge.clone(), OrgId::derive(&["long"]));
-    let long = tokio::spawn(async move { rebuild(&long, &org).await });
+    let of_long = org.clone();
+    let long = tokio::spawn(async move { rebuild(&long, &of_long).await });
     begins.await.unwrap();
-    let refused = rebuild(&knowledge, &test.org).await.unwrap_err();
+    assert_eq!(rebuild(&knowledge, &test.org).await.unwrap(), 1, "the index of another organization");
+    let refused = rebuild(&knowledge, &org).await.unwrap_err();
     assert_eq!(folio_jobs::wait_reason(&refused), Some(WaitReason::Limit), "{refused}");
     long.abort();
     assert!(long.await.unwrap_err().is_cancelled());
-    assert_eq!(rebuild(&knowledge, &test.org).await.unwrap(), 0, "the organization has no documents");
+    assert_eq!(rebuild(&knowledge, &org).await.unwrap(), 0, "the organization has no documents");
 }
 
 #[tokio::test]
