@@ -129,23 +129,38 @@ impl Operation for WatchTable {
         let mut stack: Stack = context.find(&self.stack_id).await?;
         let context = context.clone();
         let changes = async_stream::try_stream! {
+            // A caller that does not read must occupy neither a permit nor the rows of the table, so that a permit ends before the
+            // next change is sent, and rows are read in parts.
+            let permit = context.poll_permit().await?;
             let mut versions = row_versions(&context, &stack.id).await?;
+            drop(permit);
             let mut sent_at = Instant::now();
             yield TableChange::Stack(Box::new(stack.clone()));
             loop {
                 tokio::time::sleep(POLL_INTERVAL).await;
                 let permit = context.poll_permit().await?;
-                let poll = poll(&context, &stack, &versions).await?;
-                // A caller that does not read must not occupy the permit.
+                let poll = poll(&context, &stack.id, &versions).await?;
                 drop(permit);
-                let Some(TablePoll { current, latest, mut changes }) = poll else { break };
-                if current.version != stack.version || (changes.is_empty() && sent_at.elapsed() >= KEEP_ALIVE) {
-                    changes.insert(0, TableChange::Stack(Box::new(current.clone())));
-                }
+                let Some(TablePoll { current, latest, removed, changed }) = poll else { break };
+                let is_unchanged = removed.is_empty() && changed.is_empty();
+                let is_stack_sent = current.version != stack.version || (is_unchanged && sent_at.elapsed() >= KEEP_ALIVE);
                 (stack, versions) = (current, latest);
-                for change in changes {
+                if is_stack_sent {
                     sent_at = Instant::now();
-                    yield change;
+                    yield TableChange::Stack(Box::new(stack.clone()));
+                }
+                for row in removed {
+                    sent_at = Instant::now();
+                    yield TableChange::Removed(row);
+                }
+                for ids in changed.chunks(READ_ROWS) {
+                    let permit = context.poll_permit().await?;
+                    let rows = read_rows(&context, &stack, ids).await?;
+                    drop(permit);
+                    for row in rows {
+                        sent_at = Instant::now();
+                        yield TableChange::Row(Box::new(row));
+                    }
                 }
             }
         };
@@ -157,26 +172,30 @@ impl Operation for WatchTable {
 struct TablePoll {
     current: Stack,
     latest: HashMap<StackRowId, u64>,
-    /// The changes of rows.
-    changes: Vec<TableChange>,
+    removed: Vec<StackRowId>,
+    /// The rows that are new or changed.
+    changed: Vec<StackRowId>,
 }
 
-/// Reads the changes of a table. None: the stack was deleted.
-async fn poll(context: &Context, stack: &Stack, versions: &HashMap<StackRowId, u64>) -> Result<Option<TablePoll>> {
+/// Reads which rows of a table changed. None: the stack was deleted.
+async fn poll(context: &Context, stack: &StackId, versions: &HashMap<StackRowId, u64>) -> Result<Option<TablePoll>> {
+    let Some(current) = context.stores().of::<Stack>().get(&context.principal().org, stack).await? else {
+        return Ok(None);
+    };
+    let latest = row_versions(context, stack).await?;
+    let removed = versions.keys().filter(|id| !latest.contains_key(*id)).cloned().collect();
+    let is_changed = |(id, version): &(&StackRowId, &u64)| versions.get(*id) != Some(*version);
+    let changed = latest.iter().filter(is_changed).map(|(id, _)| id.clone()).collect();
+    Ok(Some(TablePoll { current, latest, removed, changed }))
+}
+
+/// Reads rows of a table, without those whose documents are no members of the stack.
+async fn read_rows(context: &Context, stack: &Stack, ids: &[StackRowId]) -> Result<Vec<RowView>> {
     let (stores, org) = (context.stores(), &context.principal().org);
-    let Some(current) = stores.of::<Stack>().get(org, &stack.id).await? else { return Ok(None) };
-    let latest = row_versions(context, &stack.id).await?;
-    let removed = versions.keys().filter(|id| !latest.contains_key(*id));
-    let mut changes: Vec<TableChange> = removed.cloned().map(TableChange::Removed).collect();
-    let changed: Vec<StackRowId> =
-        latest.iter().filter(|(id, version)| versions.get(*id) != Some(*version)).map(|(id, _)| id.clone()).collect();
-    let columns: Arc<[Column]> = current.columns.clone().into();
-    for ids in changed.chunks(READ_ROWS) {
-        let rows = stores.of::<StackRow>().get_many(org, ids).await?;
-        let rows = with_documents(stores, org, &current, rows).await?;
-        changes.extend(rows.into_iter().map(|found| TableChange::Row(Box::new(RowView::new(found, &columns)))));
-    }
-    Ok(Some(TablePoll { current, latest, changes }))
+    let columns: Arc<[Column]> = stack.columns.clone().into();
+    let rows = stores.of::<StackRow>().get_many(org, ids).await?;
+    let rows = with_documents(stores, org, stack, rows).await?;
+    Ok(rows.into_iter().map(|found| RowView::new(found, &columns)).collect())
 }
 
 /// Returns the versions of the rows of a table. Reads list rows only.
