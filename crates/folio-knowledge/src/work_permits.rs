@@ -11,7 +11,8 @@ use tokio::time::Instant;
 const REBUILDS: Bounds = Bounds { total: Amount::permits(256), per_key: Amount::permits(1), waiters: 256 };
 /// Bounds of the parts of rebuilds that are read and written at a time. A rebuild needs a permit for each part.
 const REBUILD_PARTS: Bounds = Bounds { total: Amount::permits(1), per_key: Amount::permits(1), waiters: 256 };
-/// Bounds of the documents that are read and divided at a time: each needs several times the bytes of its text.
+/// Bounds of the documents that are read and divided, or searched for terms, at a time: each needs several times the bytes of its text,
+/// and the dictionary.
 const DIVISIONS: Bounds = Bounds { total: Amount::permits(4), per_key: Amount::permits(2), waiters: 1_024 };
 /// Maximum time for which a rebuild waits for another one of the organization. A job that waits longer gives its capacity to other
 /// jobs.
@@ -57,12 +58,12 @@ impl WorkPermits {
         acquire(&self.rebuild_parts, org, REBUILD_PART_WAIT, "the process rebuilds too many indexes of passages").await
     }
 
-    /// Takes the permit to read and divide a document.
+    /// Takes the permit to read and divide a document, or to search it for terms.
     ///
     /// # Errors
     /// `OVERLOADED` if the documents before take too long, so that a job waits.
     pub(crate) async fn division(&self, org: &OrgId) -> Result<Permit<OrgId>> {
-        acquire(&self.divisions, org, DIVISION_WAIT, "the process divides too many documents into passages").await
+        acquire(&self.divisions, org, DIVISION_WAIT, "the process reads too many documents").await
     }
 }
 

@@ -35,9 +35,9 @@ use folio_storage::value::{PassageGeneration, PassageHead, encode};
 use folio_storage::{IngestUpdate, NewPage, SharedOptions, SharedStores, Stores, create_job};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::{Simulated, wait_for};
-use folio_tools::ToolResources;
 use folio_tools::mcp::NoMcpServers;
 use folio_tools::sections::OutlineCache;
+use folio_tools::{ToolResources, document_dictionary};
 use folio_types::message::Usage;
 use folio_types::op::{Expected, Write};
 use folio_types::page::PageRequest;
@@ -261,6 +261,20 @@ impl Sandbox {
         self.stores().of::<R>().decide(id, write).await.unwrap();
     }
 
+    /// Adds an entry to the dictionary.
+    async fn define(&self, term: &str, expansion: &str) {
+        let new = NewDictionaryEntry {
+            term: term.to_owned(),
+            expansion: expansion.to_owned(),
+            disambiguation: None,
+            tags: Vec::new(),
+            sources: Vec::new(),
+            provenance: Provenance::Person,
+        };
+        let (id, create) = (DictionaryEntryId::derive(&[term]), DictionaryEntryChange::Create(Box::new(new)));
+        self.change::<DictionaryEntry>(&self.org, &id, Expected::Absent, create).await;
+    }
+
     async fn create(&self, name: &str, text: &str) -> DocumentId {
         let id = DocumentId::derive(&[name]);
         let new = NewDocument {
@@ -407,19 +421,23 @@ async fn ingest_now(
 const TEXT: &str = "# Pumps\n\nThe pump of the MY region delivers water.\n\n# Valves\n\nThe valve closes.";
 
 #[tokio::test]
+async fn invariant_10_a_document_uses_the_entries_of_its_terms_and_not_the_whole_dictionary() {
+    let test = Sandbox::new().await;
+    for (term, expansion) in [("MY", "Malaysia"), ("SG", "Singapore"), ("valve", "a part")] {
+        test.define(term, expansion).await;
+    }
+    let id = test.create("pumps.md", TEXT).await;
+    let document = test.stores().of::<Document>().get(&test.org, &id).await.unwrap().unwrap();
+    let found = document_dictionary(test.stores(), &document, 10).await.unwrap();
+    let terms: Vec<&str> = found.iter().map(|entry| entry.term.as_str()).collect();
+    assert_eq!(terms, ["MY", "valve"]);
+    assert_eq!(document_dictionary(test.stores(), &document, 1).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_document_becomes_passages_of_its_sections_that_a_search_finds() {
     let test = Sandbox::new().await;
-    let new = NewDictionaryEntry {
-        term: "MY".to_owned(),
-        expansion: "Malaysia".to_owned(),
-        disambiguation: None,
-        tags: Vec::new(),
-        sources: Vec::new(),
-        provenance: Provenance::Person,
-    };
-    let id = DictionaryEntryId::derive(&["my"]);
-    test.change::<DictionaryEntry>(&test.org, &id, Expected::Absent, DictionaryEntryChange::Create(Box::new(new)))
-        .await;
+    test.define("MY", "Malaysia").await;
     let document = test.create("pumps.md", TEXT).await;
     let head = test.ingested(&document).await;
     assert_eq!((head.passages, head.space.clone()), (2, None));
