@@ -91,7 +91,7 @@ pub async fn resolve(stores: &Stores, org: &OrgId, keys: &[LinkKey]) -> Result<R
     Ok(Resolution { status, key: None, documents: Vec::new() })
 }
 
-/// Stores the keys of a document whose name or metadata were changed, for at most [`KEYS_WAIT`]. A failure is logged: the next ingestion
+/// Stores the keys of a document whose name or metadata were changed, within five seconds. A failure is logged: the next ingestion
 /// repeats it, and readers check each link meanwhile.
 pub async fn update_keys(stores: &Stores, document: &Document) {
     let written = async {

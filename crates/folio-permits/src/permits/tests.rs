@@ -64,7 +64,7 @@ async fn a_key_at_its_bound_waits_while_another_one_takes_the_last_permit() {
     drop(other);
     assert!(second.as_mut().now_or_never().is_none());
     drop(first);
-    second.now_or_never().unwrap().unwrap();
+    drop(second.now_or_never().unwrap().unwrap());
 }
 
 #[tokio::test]
