@@ -91,7 +91,7 @@ const MODEL_ENDPOINT_CHANGES: (usize, usize) = (64, 2);
 const JOURNALS: Bounds = Bounds { total: Amount::permits(6), per_key: Amount::permits(2), waiters: 256 };
 /// Bounds of the requests that add up model calls at a time.
 const USAGES: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(1), waiters: 256 };
-/// Bounds of the lists that are sorted in memory at a time, because each one reads up to 10,000 items.
+/// Bounds of the lists that are sorted or filtered in memory at a time, because each one reads up to 10,000 items.
 const SORTED_LISTS: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(2), waiters: 256 };
 /// Bounds of the pages of rows of stacks that are read at a time, because each one may have tens of megabytes before it is cut to the
 /// size of a response.

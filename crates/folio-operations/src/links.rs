@@ -111,6 +111,8 @@ impl Operation for ListDocumentLinks {
         };
         match status {
             Some(status) => {
+                // Each link of the document is resolved by several reads.
+                let _permit = context.sorted_list_permit().await?;
                 let mut found = resolve_all(stores, org, links).await?;
                 found.retain(|(_, found)| found.status == status);
                 listing.slice(resolved(found))
