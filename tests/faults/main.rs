@@ -39,7 +39,12 @@ async fn main() -> anyhow::Result<ExitCode> {
     };
     let wanted = plan.clone();
     let report = run(plan).await?;
+    let (approvals, faults) = (report.approvals, report.events.1);
+    let is_complete = approvals >= wanted.approvals && faults >= wanted.faults;
+    if !is_complete {
+        let Plan { approvals: min_approvals, faults: min_faults, .. } = &wanted;
+        println!("incomplete: {approvals} of {min_approvals} approvals, {faults} of {min_faults} faults");
+    }
     println!("{report}");
-    let is_complete = report.approvals >= wanted.approvals && report.events.1 >= wanted.faults;
     Ok(if report.is_clean() && is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

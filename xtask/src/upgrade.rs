@@ -1,17 +1,23 @@
-//! `cargo xtask upgrade`: builds another version, and replaces its processes by those of this version under load.
+//! `cargo xtask upgrade`: builds another version, by default the oldest compatible one, and replaces its processes by those of
+//! this version under load.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::chaos::program;
 use crate::run::{cargo, finish, root};
 
+/// Name of the oldest compatible version.
+const OLDEST: &str = "v0.1.0";
+/// The commit of the oldest compatible version. The command uses it in a repository without the tag.
+const OLDEST_COMMIT: &str = "5af66a6a3a01ec490711e0043a5c53828c1424c2";
+
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The old version: a tag, a branch or a commit.
-    #[arg(long, value_name = "REVISION")]
+    /// The old version: a tag, a branch or a commit. In a repository without the tag v0.1.0, this name means its commit.
+    #[arg(long, value_name = "REVISION", default_value = OLDEST)]
     from: String,
     /// Profile of both builds.
     #[arg(long, default_value = "dev")]
@@ -55,10 +61,22 @@ fn build(revision: &str, profile: &str) -> Result<PathBuf> {
 
 /// Returns the hash of the commit of a revision.
 fn commit(revision: &str) -> Result<String> {
-    let name = format!("{revision}^{{commit}}");
-    let output = git().args(["rev-parse", "--verify", "--quiet", "--end-of-options", &name]).output()?;
-    ensure!(output.status.success(), "unknown revision {revision:?}: expected a tag, a branch or a commit");
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    for name in names(revision) {
+        let name = format!("{name}^{{commit}}");
+        let output = git().args(["rev-parse", "--verify", "--quiet", "--end-of-options", &name]).output()?;
+        if output.status.success() {
+            return Ok(String::from_utf8(output.stdout)?.trim().to_owned());
+        }
+    }
+    bail!(
+        "unknown revision {revision:?}: expected a tag, a branch or a commit; a shallow clone needs `git fetch --unshallow`"
+    )
+}
+
+/// Returns the names under which git may know a revision, in the order in which they are tried.
+fn names(revision: &str) -> Vec<&str> {
+    let commit = (revision == OLDEST).then_some(OLDEST_COMMIT);
+    std::iter::once(revision).chain(commit).collect()
 }
 
 /// Writes the files of a commit into a folder. An interrupted call leaves no folder of this name.
@@ -86,4 +104,21 @@ fn git() -> Command {
 fn target_folder() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     program.ancestors().nth(2).map(Path::to_owned).context("this program is not in a target directory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_version_is_also_found_without_its_tag() {
+        assert_eq!(names(OLDEST), [OLDEST, OLDEST_COMMIT]);
+        assert_eq!(names("main"), ["main"]);
+    }
+
+    #[test]
+    fn an_unknown_revision_is_an_error_that_names_it() {
+        let error = commit("no-such-revision").expect_err("git knows no such revision").to_string();
+        assert!(error.contains("no-such-revision") && error.contains("--unshallow"), "{error}");
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use folio_permits::{Amount, Bounds, Permit, Permits};
+use folio_permits::{Permit, Permits};
 use folio_resources::{Document, ImageFormat, PageImage, Rendition, TextState};
 use folio_storage::Stores;
 use folio_types::{BlobKey, DocumentId, Environment, Error, OrgId, Reason, Result};
@@ -65,8 +65,7 @@ impl std::fmt::Debug for PageRenderer {
 
 impl PageRenderer {
     pub fn new(stores: Stores, environment: Arc<dyn Environment>, options: Options) -> Self {
-        let total = Amount::permits(options.page_images.max(1));
-        let permits = Permits::new(Bounds { total, per_key: Amount::UNBOUNDED, waiters: WAITERS });
+        let permits = Permits::leaving_one(options.page_images.max(1), WAITERS);
         let options = Options { child_memory_bytes: memory::child_bytes(&options, memory::limit()), ..options };
         Self { stores, environment, options: Arc::new(options), permits }
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use folio_permits::{Amount, Bounds, Permit, Permits};
+use folio_permits::{Permit, Permits};
 use folio_quotas::QuotaCache;
 use folio_resources::fields::{check_metadata, check_name, check_tags};
 use folio_resources::quota::Quotas;
@@ -103,8 +103,7 @@ impl Uploader {
         let active = ActiveUploads::new(options);
         let quotas = QuotaCache::new(stores.of(), Quotas::default());
         let usage = UsageCache::new(stores.of::<Document>());
-        let total = Amount::permits(options.protected_uploads.max(1));
-        let protected = Permits::new(Bounds { total, per_key: Amount::UNBOUNDED, waiters: PROTECTED_WAITERS });
+        let protected = Permits::leaving_one(options.protected_uploads.max(1), PROTECTED_WAITERS);
         let reader = TextReader::new(options.clone());
         Self { stores, environment, ingest, max_bytes: options.max_bytes, active, quotas, usage, reader, protected }
     }

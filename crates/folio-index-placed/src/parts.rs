@@ -13,6 +13,8 @@ use crate::call::{Call, Part};
 const STAGED_BYTES: usize = UPSERT_BYTES;
 /// Maximum upserts whose last part is missing.
 const STAGED_MAX: usize = 16;
+/// Maximum upserts of one organization among these. Their bytes are at most half of [`STAGED_BYTES`], except for a single upsert.
+const ORGANIZATION_STAGED_MAX: usize = STAGED_MAX / 2;
 /// Time after the last part of an upsert after which its parts are removed.
 const STAGED_FOR: Duration = Duration::from_secs(120);
 const RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -127,9 +129,12 @@ impl Staged {
         if number > known {
             return Err(incomplete());
         }
-        let is_full =
-            self.bytes.saturating_add(bytes) > STAGED_BYTES || (known == 0 && self.upserts.len() >= STAGED_MAX);
-        if is_full {
+        let (others, own_bytes) = self.others(&key);
+        let is_new = known == 0;
+        let is_full = self.bytes.saturating_add(bytes) > STAGED_BYTES || (is_new && self.upserts.len() >= STAGED_MAX);
+        let is_beyond_share = (is_new && others >= ORGANIZATION_STAGED_MAX)
+            || (others > 0 && own_bytes.saturating_add(bytes) > STAGED_BYTES / 2);
+        if is_full || is_beyond_share {
             let message = "too many parts of writes of the index of passages wait; repeat the request later";
             return Err(Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_AFTER));
         }
@@ -141,6 +146,14 @@ impl Staged {
         join(&mut staged.documents, documents);
         self.bytes = self.bytes.saturating_add(bytes);
         Ok(())
+    }
+
+    /// Returns the number of the other upserts of the organization of an upsert, and the bytes of all upserts of the organization.
+    fn others(&self, key: &(OrgId, String)) -> (usize, usize) {
+        let own = self.upserts.iter().filter(|((org, _), _)| *org == key.0);
+        own.fold((0, 0), |(others, bytes), (found, staged)| {
+            (others + usize::from(found != key), bytes.saturating_add(staged.bytes))
+        })
     }
 
     /// Returns the upsert whose last part this is.
@@ -259,11 +272,29 @@ mod tests {
         let late = staged.accept(&org(), Call::Commit(part("u", 1)), now + STAGED_FOR);
         assert!(late.is_err(), "the parts have expired");
         for number in 0..STAGED_MAX {
-            staged.add(&org(), part(&number.to_string(), 0), 1, now).unwrap();
+            let org = OrgId::derive(&[&(number % 3).to_string()]);
+            staged.add(&org, part(&number.to_string(), 0), 1, now).unwrap();
         }
         assert_eq!(staged.add(&org(), part("more", 0), 1, now).unwrap_err().reason, Reason::Overloaded);
+        let org = || OrgId::derive(&["0"]);
         let full = staged.add(&org(), part("0", 1), STAGED_BYTES, now).unwrap_err();
         assert_eq!(full.reason, Reason::Overloaded);
+    }
+
+    #[test]
+    fn invariant_10_parts_of_one_organization_leave_memory_to_others() {
+        let (mut staged, now) = (Staged::default(), Instant::now());
+        let part = |upload: &str, number| Part { upload: upload.to_owned(), number, documents: vec![document("a", 1)] };
+        let other = OrgId::derive(&["b"]);
+        let refused = |result: Result<()>| result.unwrap_err().reason == Reason::Overloaded;
+        for number in 0..ORGANIZATION_STAGED_MAX {
+            staged.add(&org(), part(&number.to_string(), 0), 1, now).unwrap();
+        }
+        assert!(refused(staged.add(&org(), part("more", 0), 1, now)), "too many upserts");
+        staged.add(&org(), part("0", 1), 1, now).unwrap();
+        assert!(refused(staged.add(&org(), part("0", 2), STAGED_BYTES / 2, now)), "too many bytes");
+        staged.add(&other, part("alone", 0), STAGED_BYTES / 2, now).unwrap();
+        staged.add(&other, part("alone", 1), STAGED_BYTES / 4, now).unwrap();
     }
 
     #[test]

@@ -22,7 +22,7 @@ use folio_tools::ingestion::{
     ChunkOverrides, GeneratedChunks, IndexCall, NetworkJob, NetworkRun, PassageIngester, SummaryRun,
     document_summaries, summarize,
 };
-use folio_tools::{ToolResources, dictionary_entries};
+use folio_tools::{ToolResources, document_dictionary};
 use folio_types::{Code, DocumentId, Error, Principal, Reason, Result, Role, ThreadId, UserId};
 
 use crate::ingest::{IngestRequest, Ingested, divide, ingest, ingest_chunks};
@@ -36,6 +36,9 @@ const VECTORS_CALL: u32 = 1;
 const SUMMARIES_CALL: u32 = 2;
 /// Number of the call of an attempt whose key precedes the keys of the calls that describe images.
 const IMAGES_CALL: u32 = 3;
+
+/// Maximum number of entries of the dictionary that the summaries of a document use: the most frequent ones.
+const DICTIONARY_MAX: usize = 1_000;
 
 /// Runs turns of agents for jobs.
 #[async_trait]
@@ -104,11 +107,11 @@ impl NetworkModes for Agents {
 
     async fn context(&self, knowledge: &Knowledge, run: &IngestionRun) -> Result<Context> {
         let Some(document) = ready(knowledge, run).await? else { return Ok(Context::default()) };
-        let entries = dictionary_entries(&knowledge.stores, &document.org).await?;
-        // A large dictionary would block the other tasks of the thread.
-        let dictionary = tokio::task::spawn_blocking(move || TermSearch::new(entries)).await;
-        let dictionary =
-            dictionary.map_err(|error| Error::internal(format!("a dictionary is not searched: {error}")))??;
+        // The run lasts for minutes, and a dictionary may be large.
+        let dictionary = {
+            let _permit = knowledge.permits.division(&document.org).await?;
+            TermSearch::new(document_dictionary(&knowledge.stores, &document, DICTIONARY_MAX).await?)?
+        };
         let user = worker(&run.principal, &document).user;
         let key = run.run.ledger_key(SUMMARIES_CALL);
         let of_document = SummaryRun { document: &document, user: &user, key, model: None, dictionary: &dictionary };
@@ -161,6 +164,7 @@ impl PassageIngester for Knowledge {
         let knowledge = self.clone().with_resources(resources.clone());
         let catalogue = resources.models.catalogue(&document.org).await?;
         let targets = targets(&catalogue, knowledge.serving_space(&document.org).await?.as_ref());
+        let _permit = knowledge.permits.division(&document.org).await?;
         let context = stored_context(resources, document).await?;
         divide(&knowledge, document, context, overrides, &targets).await
     }

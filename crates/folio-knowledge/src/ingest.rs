@@ -69,7 +69,7 @@ pub enum Ingested {
 ///
 /// # Errors
 /// `TOO_LARGE` beyond the bounds of chunks; `VERSION_CONFLICT` if the document was changed meanwhile; `OVERLOADED` if other
-/// ingestions use the memory of the process; those of model calls: the passages are then stored without vectors, unless the
+/// ingestions use the capacity of the process; those of model calls: the passages are then stored without vectors, unless the
 /// document has passages of this text.
 pub async fn ingest(knowledge: &Knowledge, request: IngestRequest) -> Result<Ingested> {
     ingest_chunks(knowledge, request, None).await
@@ -110,13 +110,19 @@ pub(crate) async fn ingest_chunks(
     let catalogue = knowledge.resources.models.catalogue(&org).await?;
     let targets = targets(&catalogue, knowledge.serving_space(&org).await?.as_ref());
     let memory_wait = if generated.is_some() { AGENT_WAIT } else { JOB_WAIT };
-    let generated = match generated {
+    let (generated, division) = match generated {
         Some((_, generation)) if generation != text_generation => return Err(changed(&id)),
-        Some((generated, _)) => generated,
-        None => divide(knowledge, &document, context, ChunkOverrides::default(), &targets).await?,
+        Some((generated, _)) => (generated, None),
+        None => {
+            let permit = knowledge.permits.division(&org).await?;
+            let divided = divide(knowledge, &document, context, ChunkOverrides::default(), &targets).await?;
+            (divided, Some(permit))
+        }
     };
     let texts = generated.chunking.chunks.iter().map(|chunk| chunk.text.len().saturating_add(chunk.padding.len()));
     let _memory = knowledge.memory.reserve(&org, needed_bytes(texts, &targets), memory_wait).await?;
+    // The memory of the chunks is reserved.
+    drop(division);
     let references = cross_references(&knowledge.resources, &org, &id).await?;
     let earlier = match live.as_ref().filter(|live| live.space.is_some() && !targets.is_empty()) {
         Some(live) => read_all(knowledge, &org, live).await?,
@@ -296,7 +302,8 @@ fn failed_division(error: &JoinError) -> Error {
     Error::internal(format!("the division of a document failed: {error}"))
 }
 
-/// Divides the current text of a document into chunks. `sizes`: those that replace the sizes of the process.
+/// Divides the current text of a document into chunks. The caller has a permit
+/// ([`WorkPermits::division`](crate::work_permits::WorkPermits::division)). `sizes`: those that replace the sizes of the process.
 ///
 /// # Errors
 /// `INVALID_FIELD` for sizes out of their bounds. `TOO_LARGE` beyond the bounds of chunks; `VERSION_CONFLICT` if the text was extracted

@@ -9,11 +9,11 @@ use folio_storage::value::ServingSpace;
 use folio_storage::{PassageStore, Stores};
 use folio_tools::ToolResources;
 use folio_types::{OrgId, Result};
-use tokio::sync::Mutex;
 
 use crate::memory::IngestionMemory;
 use crate::network::NetworkModes;
 use crate::options::Tokenizers;
+use crate::work_permits::WorkPermits;
 
 /// The passages of all organizations: the stores that contain them, and the index that finds them. One instance per process;
 /// clones share everything.
@@ -31,8 +31,7 @@ pub struct Knowledge {
     /// Called by an ingestion before and after it stores passages (`passages:before`, `passages:after`), and after it writes them to
     /// the index or requests a rebuild (`index:after`). None: there are no failpoints.
     failpoint: Option<Failpoint>,
-    /// Owned while an index is rebuilt, so that a process rebuilds one at a time.
-    pub(crate) rebuilding: Arc<Mutex<()>>,
+    pub(crate) permits: WorkPermits,
     /// The memory of all ingestions of the process.
     pub(crate) memory: IngestionMemory,
 }
@@ -48,7 +47,7 @@ impl Knowledge {
             tokenizers: Tokenizers::default(),
             network: None,
             failpoint: None,
-            rebuilding: Arc::default(),
+            permits: WorkPermits::default(),
             memory: IngestionMemory::default(),
         }
     }

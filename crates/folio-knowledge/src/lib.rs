@@ -38,6 +38,7 @@ mod source;
 mod state;
 mod steward;
 mod vectors;
+mod work_permits;
 
 pub use agents::{Agents, TurnDriver};
 pub use ask::{ANSWER_PASSAGES_DEFAULT, ANSWER_PASSAGES_MAX, ASK_OPERATION, Answer, AnswerCitation, Question, ask};

@@ -3,14 +3,13 @@
 //! | step | after a crash |
 //! |---|---|
 //! | the index is emptied; its state is `Rebuilding` | the job is repeated from here |
-//! | each stored generation is written to it | |
+//! | each stored generation is written to it, in parts; organizations take turns | |
 //! | the state becomes `Ready` | the repeated job finds a ready index and ends |
 //!
 //! Ingestions write to the index meanwhile. A generation is stored before it is written to the index, so that a rebuild that
 //! began earlier or later contains it.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_history::job::{INDEX_REBUILD_KIND, JobHeader, JobQueue, NewJob};
@@ -28,12 +27,12 @@ use crate::knowledge::Knowledge;
 
 /// Number of heads of one read.
 const HEADS_AT_ONCE: usize = 100;
+/// Number of documents of a part of a rebuild, after which other organizations have their turns.
+const PART_DOCUMENTS: usize = 25;
 /// Maximum passages of several documents that are written to the index at a time. A larger document is written alone.
 const PASSAGES_AT_ONCE: u32 = 2_000;
 /// Maximum number of documents whose passages are read at a time.
 const READS_AT_ONCE: usize = 16;
-/// Maximum time for which a rebuild waits for another one of the process. A job that waits longer gives its capacity to other jobs.
-const REBUILDING_WAIT: Duration = Duration::from_secs(2);
 /// Seconds after the creation of a job within which no further one is created, so that an index that cannot be built causes no
 /// job for each write to it.
 const REQUEST_SECONDS: i64 = 10;
@@ -46,13 +45,10 @@ const DAY_SECONDS: i64 = 24 * 60 * 60;
 /// Builds the index of an organization unless it is ready. Returns the number of documents that were written.
 ///
 /// # Errors
-/// Those of the stores and of the index; `OVERLOADED` while the process rebuilds another one; `VERSION_CONFLICT` if another process
-/// changed the index meanwhile. The state remains `Rebuilding`, so that the next call begins again.
+/// Those of the stores and of the index; `OVERLOADED` while the process rebuilds the same index, or too many others;
+/// `VERSION_CONFLICT` if another process changed the index meanwhile. The state remains `Rebuilding`, so that the next call begins again.
 pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
-    let Ok(_only) = tokio::time::timeout(REBUILDING_WAIT, knowledge.rebuilding.lock()).await else {
-        let message = "the process rebuilds another index of passages; repeat the request later";
-        return Err(Error::exhausted(Reason::Overloaded, message).retry_after(REBUILDING_WAIT));
-    };
+    let _only = knowledge.permits.rebuild(org).await?;
     if knowledge.index.state(org).await? == IndexState::Ready {
         return Ok(0);
     }
@@ -64,7 +60,10 @@ pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
         let heads = store.heads(org, after.as_ref(), HEADS_AT_ONCE).await?;
         let Some(last) = heads.last() else { break };
         after = Some(last.document.clone());
-        written += index_stored(knowledge, org, &heads).await?;
+        for part in heads.chunks(PART_DOCUMENTS) {
+            let _permit = knowledge.permits.rebuild_part(org).await?;
+            written += index_stored(knowledge, org, part).await?;
+        }
     }
     if let Written::NotUsable(state) = knowledge.index.finish_rebuild(org, number).await? {
         let message = format!("another process changed the index of passages ({state:?}) while it was rebuilt; retry");

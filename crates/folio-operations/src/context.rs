@@ -54,8 +54,11 @@ const MODEL_ENDPOINT_CHANGES: (usize, usize) = (64, 2);
 const JOURNALS: Bounds = Bounds { total: Amount::permits(6), per_key: Amount::permits(2), waiters: 256 };
 /// Bounds of the requests that add up model calls at a time.
 const USAGES: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(1), waiters: 256 };
-/// Bounds of the lists that are sorted in memory at a time, because each one reads up to 10,000 items.
+/// Bounds of the lists that are sorted or filtered in memory at a time, because each one reads up to 10,000 items.
 const SORTED_LISTS: Bounds = Bounds { total: Amount::permits(8), per_key: Amount::permits(2), waiters: 256 };
+/// Bounds of the pages of rows of stacks that are read at a time, because each one may have tens of megabytes before it is cut to the
+/// size of a response.
+const TABLE_PAGES: Bounds = Bounds { total: Amount::permits(32), per_key: Amount::permits(4), waiters: 1_024 };
 /// Bounds of the exports with tables at a time, because each one needs up to 512 MiB of the temporary folder.
 const EXPORTS: Bounds = Bounds { total: Amount::permits(4), per_key: Amount::permits(1), waiters: 256 };
 
@@ -79,8 +82,8 @@ impl RunningExports {
     }
 }
 
-/// Maximum time for which a caller waits for a permit to read a journal, to add up model calls, to sort a list, or to export
-/// tables.
+/// Maximum time for which a caller waits for a permit to read a journal or a page of a table, to add up model calls, to sort a list, or
+/// to export tables.
 const READ_WAIT: Duration = Duration::from_secs(10);
 /// Maximum time for which a poll for a stream waits for a permit.
 const POLL_WAIT: Duration = Duration::from_secs(300);
@@ -100,6 +103,7 @@ struct Inner {
     journals: Permits<OrgId>,
     usages: Permits<OrgId>,
     sorted_lists: Permits<OrgId>,
+    table_pages: Permits<OrgId>,
     stream_polls: Permits<OrgId>,
     extractions: SingleFlight<ExtractionId>,
     outlines: OutlineCache,
@@ -133,6 +137,7 @@ impl Operations {
             journals,
             usages,
             sorted_lists: Permits::new(SORTED_LISTS),
+            table_pages: Permits::new(TABLE_PAGES),
             stream_polls: Permits::new(STREAM_POLLS),
             extractions,
             outlines: OutlineCache::default(),
@@ -381,6 +386,11 @@ impl Context {
         self.read_permit(&self.operations.inner.sorted_lists, "lists are sorted").await
     }
 
+    /// Waits for a permit of the caller's organization to read a page of rows of a stack. Error: `OVERLOADED`.
+    pub(crate) async fn table_page_permit(&self) -> Result<Permit<OrgId>> {
+        self.read_permit(&self.operations.inner.table_pages, "pages of tables are read").await
+    }
+
     /// Waits for a permit of the caller's organization to export tables. Error: `OVERLOADED`.
     pub(crate) async fn export_permit(&self) -> Result<Permit<OrgId>> {
         self.read_permit(&self.components().exports.0, "exports of tables run").await
@@ -437,6 +447,14 @@ mod tests {
         drop(poll_permit(&polls, &quiet).await.unwrap());
         drop(active);
         drop(third.await.unwrap());
+    }
+
+    #[test]
+    fn invariant_10_pages_of_tables_of_one_organization_leave_permits_for_others() {
+        let (pages, loud, quiet) = (Permits::new(TABLE_PAGES), OrgId::derive(&["loud"]), OrgId::derive(&["quiet"]));
+        let active: Vec<_> = std::iter::from_fn(|| pages.try_acquire(&loud, 0).ok()).collect();
+        assert_eq!(active.len(), TABLE_PAGES.per_key.permits);
+        assert!(pages.try_acquire(&quiet, 0).is_ok());
     }
 
     #[tokio::test]

@@ -36,6 +36,8 @@ pub const LISTED_DOCUMENTS_MAX: usize = 20;
 const READ_MAX: usize = 2 * LARGE_PAGE_MAX as usize;
 /// Number of rows of a list that are checked concurrently.
 const CHECKED_AT_ONCE: usize = 8;
+/// Number of references of a missing target that are read together: more than the documents that are listed.
+const READ_REFERENCES: usize = 32;
 
 /// A document that a link refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -109,6 +111,8 @@ impl Operation for ListDocumentLinks {
         };
         match status {
             Some(status) => {
+                // Each link of the document is resolved by several reads.
+                let _permit = context.sorted_list_permit().await?;
                 let mut found = resolve_all(stores, org, links).await?;
                 found.retain(|(_, found)| found.status == status);
                 listing.slice(resolved(found))
@@ -174,6 +178,8 @@ impl FromStr for ReferencePosition {
 }
 
 /// Lists the links of other documents to a document.
+///
+/// The total counts references. After a complete page they are not checked, so that it may contain some of deleted documents.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListLinkingDocuments {
     pub document_id: DocumentId,
@@ -194,7 +200,7 @@ impl Operation for ListLinkingDocuments {
         let keys = stores.links().keys(org, &document.id).await?;
         let (keys, id) = (keys.as_slice(), &document.id);
         let read = async |scan: ScanRead<ReferencePosition>| {
-            let mut found = Vec::new();
+            let (mut found, is_only_counted) = (Vec::new(), scan.is_page_complete);
             let (mut number, mut after) = scan.after.map_or((0, None), |after| (after.key, Some(after.row)));
             while let Some(key) = keys.get(number)
                 && found.len() < scan.limit
@@ -204,8 +210,13 @@ impl Operation for ListLinkingDocuments {
                 let is_last = rows.len() < limit;
                 after = rows.last().map(|(row, _)| row.clone()).or(after);
                 let of_document = keys.get(..number).unwrap_or_default();
-                let checks: Vec<_> =
-                    rows.iter().map(|(_, link)| incoming(stores, org, id, of_document, link.clone())).collect();
+                let check = |link: LinkingDocument| async move {
+                    match is_only_counted {
+                        true => Ok(counted(of_document, link)),
+                        false => incoming(stores, org, id, of_document, link).await,
+                    }
+                };
+                let checks: Vec<_> = rows.iter().map(|(_, link)| check(link.clone())).collect();
                 let items: Vec<Option<IncomingLink>> =
                     futures::stream::iter(checks).buffered(CHECKED_AT_ONCE).try_collect().await?;
                 let positions = rows.into_iter().map(|(row, _)| ReferencePosition { key: number, row });
@@ -218,6 +229,15 @@ impl Operation for ListLinkingDocuments {
         };
         listing.scan(READ_MAX, None, read).await
     }
+}
+
+/// Returns a reference as a link that is only counted, without a read. None: an earlier key of the document lists the reference.
+fn counted(
+    earlier: &[LinkKey],
+    LinkingDocument { document, target, keys, since }: LinkingDocument,
+) -> Option<IncomingLink> {
+    let document = NamedDocument { id: document, name: String::new() };
+    (!keys.iter().any(|key| earlier.contains(key))).then_some(IncomingLink { document, target, since })
 }
 
 /// Returns a reference as a link to a document. None: an earlier key of the document lists the reference, it refers to another document, or
@@ -313,14 +333,18 @@ async fn missing(stores: &Stores, org: &OrgId, row: MissingLinkRow) -> Result<Op
 
 /// Returns the documents that refer to a target, at most one more than are listed.
 async fn referring(links: &LinkStore, org: &OrgId, identity: &LinkKey) -> Result<Vec<DocumentId>> {
-    let rows = links.references(org, identity, None, READ_MAX).await?;
-    let mut documents: Vec<DocumentId> = Vec::new();
-    for (_, reference) in rows {
-        let is_of_target = reference.keys.first() == Some(identity);
-        if is_of_target && !documents.contains(&reference.document) {
-            documents.push(reference.document);
+    let (mut documents, mut after): (Vec<DocumentId>, Option<String>) = (Vec::new(), None);
+    for _ in 0..READ_MAX / READ_REFERENCES {
+        let rows = links.references(org, identity, after.as_deref(), READ_REFERENCES).await?;
+        let is_last = rows.len() < READ_REFERENCES;
+        for (row, reference) in rows {
+            let is_of_target = reference.keys.first() == Some(identity);
+            if is_of_target && documents.len() <= LISTED_DOCUMENTS_MAX && !documents.contains(&reference.document) {
+                documents.push(reference.document);
+            }
+            after = Some(row);
         }
-        if documents.len() > LISTED_DOCUMENTS_MAX {
+        if is_last || documents.len() > LISTED_DOCUMENTS_MAX {
             break;
         }
     }
@@ -355,6 +379,16 @@ mod tests {
         for bad in ["status:other", "status:not_a_document", "status:missing status:matched", "target:a"] {
             assert_eq!(status_filter(bad).unwrap_err().violations[0].field, "filter", "{bad}");
         }
+    }
+
+    #[test]
+    fn references_that_are_only_counted_are_not_counted_twice() {
+        let (document, since) = (DocumentId::derive(&["a"]), Timestamp::UNIX_EPOCH);
+        let keys = vec![LinkKey::Url("https://example.com/a.pdf".to_owned()), LinkKey::Name("a.pdf".to_owned())];
+        let reference =
+            || LinkingDocument { document: document.clone(), target: "a".to_owned(), keys: keys.clone(), since };
+        assert_eq!(counted(&[], reference()).map(|link| link.document.id), Some(document.clone()));
+        assert_eq!(counted(&keys[..1], reference()), None);
     }
 
     #[test]

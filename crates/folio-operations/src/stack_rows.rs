@@ -59,6 +59,7 @@ impl Operation for ListStackRows {
         let stack = &context.find::<Stack>(&self.stack_id).await?;
         let columns: Arc<[Column]> = stack.columns.clone().into();
         let (rows, columns) = (&stores.of::<StackRow>(), &columns);
+        let _permit = context.table_page_permit().await?;
         listing
             .fetch(|page| async move {
                 let Page { items, next, total } = rows.list(org, filter, &page).await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_export::{Spool, StackRecord, TableFormat};
+use folio_permits::Permit;
 use folio_resources::{Column, Stack, StackRow, StackRowFilter, StackRowId};
 pub use folio_tools::stack::TableAnswer;
 use folio_tools::stack::{
@@ -12,7 +13,7 @@ use folio_tools::stack::{
     table_rows, with_documents,
 };
 use folio_types::page::{Order, PageRequest};
-use folio_types::{Error, Result, StackId};
+use folio_types::{Error, OrgId, Result, StackId};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
@@ -129,23 +130,38 @@ impl Operation for WatchTable {
         let mut stack: Stack = context.find(&self.stack_id).await?;
         let context = context.clone();
         let changes = async_stream::try_stream! {
+            // A caller that does not read must occupy neither a permit nor the rows of the table, so that a permit ends before the
+            // next change is sent, and rows are read in parts.
+            let permit = context.poll_permit().await?;
             let mut versions = row_versions(&context, &stack.id).await?;
+            drop(permit);
             let mut sent_at = Instant::now();
             yield TableChange::Stack(Box::new(stack.clone()));
             loop {
                 tokio::time::sleep(POLL_INTERVAL).await;
                 let permit = context.poll_permit().await?;
-                let poll = poll(&context, &stack, &versions).await?;
-                // A caller that does not read must not occupy the permit.
+                let poll = poll(&context, &stack.id, &versions).await?;
                 drop(permit);
-                let Some(TablePoll { current, latest, mut changes }) = poll else { break };
-                if current.version != stack.version || (changes.is_empty() && sent_at.elapsed() >= KEEP_ALIVE) {
-                    changes.insert(0, TableChange::Stack(Box::new(current.clone())));
-                }
+                let Some(TablePoll { current, latest, removed, changed }) = poll else { break };
+                let is_unchanged = removed.is_empty() && changed.is_empty();
+                let is_stack_sent = current.version != stack.version || (is_unchanged && sent_at.elapsed() >= KEEP_ALIVE);
                 (stack, versions) = (current, latest);
-                for change in changes {
+                if is_stack_sent {
                     sent_at = Instant::now();
-                    yield change;
+                    yield TableChange::Stack(Box::new(stack.clone()));
+                }
+                for row in removed {
+                    sent_at = Instant::now();
+                    yield TableChange::Removed(row);
+                }
+                for ids in changed.chunks(READ_ROWS) {
+                    let permit = context.poll_permit().await?;
+                    let rows = read_rows(&context, &stack, ids).await?;
+                    drop(permit);
+                    for row in rows {
+                        sent_at = Instant::now();
+                        yield TableChange::Row(Box::new(row));
+                    }
                 }
             }
         };
@@ -157,26 +173,30 @@ impl Operation for WatchTable {
 struct TablePoll {
     current: Stack,
     latest: HashMap<StackRowId, u64>,
-    /// The changes of rows.
-    changes: Vec<TableChange>,
+    removed: Vec<StackRowId>,
+    /// The rows that are new or changed.
+    changed: Vec<StackRowId>,
 }
 
-/// Reads the changes of a table. None: the stack was deleted.
-async fn poll(context: &Context, stack: &Stack, versions: &HashMap<StackRowId, u64>) -> Result<Option<TablePoll>> {
+/// Reads which rows of a table changed. None: the stack was deleted.
+async fn poll(context: &Context, stack: &StackId, versions: &HashMap<StackRowId, u64>) -> Result<Option<TablePoll>> {
+    let Some(current) = context.stores().of::<Stack>().get(&context.principal().org, stack).await? else {
+        return Ok(None);
+    };
+    let latest = row_versions(context, stack).await?;
+    let removed = versions.keys().filter(|id| !latest.contains_key(*id)).cloned().collect();
+    let is_changed = |(id, version): &(&StackRowId, &u64)| versions.get(*id) != Some(*version);
+    let changed = latest.iter().filter(is_changed).map(|(id, _)| id.clone()).collect();
+    Ok(Some(TablePoll { current, latest, removed, changed }))
+}
+
+/// Reads rows of a table, without those whose documents are no members of the stack.
+async fn read_rows(context: &Context, stack: &Stack, ids: &[StackRowId]) -> Result<Vec<RowView>> {
     let (stores, org) = (context.stores(), &context.principal().org);
-    let Some(current) = stores.of::<Stack>().get(org, &stack.id).await? else { return Ok(None) };
-    let latest = row_versions(context, &stack.id).await?;
-    let removed = versions.keys().filter(|id| !latest.contains_key(*id));
-    let mut changes: Vec<TableChange> = removed.cloned().map(TableChange::Removed).collect();
-    let changed: Vec<StackRowId> =
-        latest.iter().filter(|(id, version)| versions.get(*id) != Some(*version)).map(|(id, _)| id.clone()).collect();
-    let columns: Arc<[Column]> = current.columns.clone().into();
-    for ids in changed.chunks(READ_ROWS) {
-        let rows = stores.of::<StackRow>().get_many(org, ids).await?;
-        let rows = with_documents(stores, org, &current, rows).await?;
-        changes.extend(rows.into_iter().map(|found| TableChange::Row(Box::new(RowView::new(found, &columns)))));
-    }
-    Ok(Some(TablePoll { current, latest, changes }))
+    let columns: Arc<[Column]> = stack.columns.clone().into();
+    let rows = stores.of::<StackRow>().get_many(org, ids).await?;
+    let rows = with_documents(stores, org, stack, rows).await?;
+    Ok(rows.into_iter().map(|found| RowView::new(found, &columns)).collect())
 }
 
 /// Returns the versions of the rows of a table. Reads list rows only.
@@ -191,6 +211,17 @@ async fn row_versions(context: &Context, stack: &StackId) -> Result<HashMap<Stac
         let Some(next) = page.next else { return Ok(versions) };
         request.token = Some(next);
     }
+}
+
+/// Returns records that own a permit until their end.
+fn owning(mut records: Records<StackRecord>, permit: Permit<OrgId>) -> Records<StackRecord> {
+    async_stream::stream! {
+        let _permit = permit;
+        while let Some(page) = records.next().await {
+            yield page;
+        }
+    }
+    .boxed()
 }
 
 /// Streams a table as a file.
@@ -214,13 +245,15 @@ impl Operation for ExportTable {
             StackRecord::new(&of_stack, &found.row, &found.document.name, has_details)
         };
         let records: Records<StackRecord> = pages.map_ok(move |page| page.into_iter().map(&record).collect()).boxed();
+        // A page of long texts has tens of megabytes, which a slow caller keeps in memory.
+        let permit = context.export_permit().await?;
         let format = match self.format {
-            ExportFormat::JsonLines => return Ok(Content::new(json_lines(records))),
-            ExportFormat::Json => return Ok(Content::new(json_array(records))),
+            ExportFormat::JsonLines => return Ok(Content::new(json_lines(owning(records, permit)))),
+            ExportFormat::Json => return Ok(Content::new(json_array(owning(records, permit)))),
             ExportFormat::Csv => TableFormat::Csv,
             ExportFormat::Xlsx => TableFormat::Xlsx,
         };
         let new = move || Spool::of_stack(&stack, has_details);
-        Ok(tables(records, new, Spool::add_stack_record, (format, context.export_permit().await?)))
+        Ok(tables(records, new, Spool::add_stack_record, (format, permit)))
     }
 }

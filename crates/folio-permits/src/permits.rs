@@ -35,6 +35,13 @@ impl<K: Hash + Eq + Clone> Permits<K> {
         Self::new(Bounds { total: Amount::permits(total), per_key: Amount::UNBOUNDED, waiters })
     }
 
+    /// Creates a set of `total` permits, for which at most `waiters` callers wait. A key takes all but one of several permits, so that
+    /// the long work of one key does not delay every other key.
+    pub fn leaving_one(total: usize, waiters: usize) -> Self {
+        let per_key = Amount::permits(total.saturating_sub(1).max(1));
+        Self::new(Bounds { total: Amount::permits(total), per_key, waiters })
+    }
+
     /// Takes a permit for `bytes` (0 if only the number of permits is bounded), without waiting. The error
     /// is `KeyBound` or `TotalBound`; `KeyBound` if both bounds are reached.
     pub fn try_acquire(&self, key: &K, bytes: u64) -> Result<Permit<K>, RefusalReason> {

@@ -52,7 +52,7 @@ mod tags;
 pub mod tasks;
 mod tool;
 
-pub use dictionary::dictionary_entries;
+pub use dictionary::{dictionary_entries, document_dictionary};
 pub use registry::{CheckedCall, ProfileTools, Registry};
 pub use scope::DocumentScope;
 pub use tool::*;

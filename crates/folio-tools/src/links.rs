@@ -1,6 +1,8 @@
 //! Links between documents: the documents that a target refers to, and the tool `hyperlink_resolver`. Nothing is read from the
 //! network.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use folio_resources::{
     Document, FOLLOW_DEPTH_MAX, FOLLOWED_MAX, FollowedLink, LINK_TARGET_BYTES, LinkKey, TextState, document_keys,
@@ -8,7 +10,7 @@ use folio_resources::{
 };
 use folio_storage::Stores;
 use folio_storage::value::DocumentLink;
-use folio_types::{Error, OrgId, Result};
+use folio_types::{Error, OrgId, Reason, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,6 +22,8 @@ use crate::tool::{CallContext, Tool, ToolError};
 
 /// Number of links that are resolved concurrently.
 const RESOLVED_AT_ONCE: usize = 16;
+/// Maximum time for which a change of a document updates its keys. Many documents may refer to a name.
+const KEYS_WAIT: Duration = Duration::from_secs(5);
 
 folio_types::named_enum! {
     /// The status of a target.
@@ -75,7 +79,8 @@ pub async fn resolve(stores: &Stores, org: &OrgId, keys: &[LinkKey]) -> Result<R
     Ok(Resolution { status, key: None, documents: Vec::new() })
 }
 
-/// Stores the keys of a document whose name or metadata were changed. A failure is logged: the next ingestion repeats it.
+/// Stores the keys of a document whose name or metadata were changed, within five seconds. A failure is logged: the next ingestion
+/// repeats it, and readers check each link meanwhile.
 pub async fn update_keys(stores: &Stores, document: &Document) {
     let written = async {
         stores.links().write_keys(&document.org, &document.id, &document_keys(document)).await?;
@@ -85,7 +90,9 @@ pub async fn update_keys(stores: &Stores, document: &Document) {
             None => stores.links().remove_document(&document.org, &document.id).await,
         }
     };
-    if let Err(error) = written.await {
+    let ended = tokio::time::timeout(KEYS_WAIT, written).await;
+    let late = || Error::unavailable(Reason::StoreUnavailable, "too many documents refer to the document");
+    if let Err(error) = ended.unwrap_or_else(|_| Err(late())) {
         tracing::warn!(document = %document.id, %error, "the keys of links of a changed document are not stored");
     }
 }

@@ -101,8 +101,8 @@ impl EmbeddedIndex {
         });
         let period = (options.writer_idle / 4).clamp(Duration::from_millis(50), Duration::from_secs(5));
         let maintenance = tokio::spawn(maintain(Arc::downgrade(&shared), period));
-        let searches = Permits::with_queue(options.searches_max, options.waiting_max);
-        let writes = Permits::with_queue(options.writes_max, options.waiting_max);
+        let searches = Permits::leaving_one(options.searches_max, options.waiting_max);
+        let writes = Permits::leaving_one(options.writes_max, options.waiting_max);
         Ok(Self { shared, searches, writes, maintenance })
     }
 

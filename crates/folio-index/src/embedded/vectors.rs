@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use folio_types::OrgId;
 use tantivy::SegmentReader;
@@ -16,6 +17,8 @@ use super::fields::{Fields, decode};
 
 /// Slot of a passage without a vector.
 const NO_VECTOR: u32 = u32::MAX;
+/// Time without a search after which a block of an organization may be evicted for any other organization.
+const IDLE: Duration = Duration::from_secs(10 * 60);
 /// Largest value of a quantized number.
 const QUANTUM_MAX: f32 = 127.0;
 
@@ -156,7 +159,7 @@ struct Key {
 struct Cached {
     block: Arc<Block>,
     bytes: u64,
-    last_used: u64,
+    last_used: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -164,33 +167,69 @@ struct State {
     blocks: HashMap<Key, Cached>,
     /// Bytes of the blocks, and of those that are being read.
     bytes: u64,
-    clock: u64,
+    /// The part of each organization in `bytes`.
+    bytes_by_org: HashMap<OrgId, u64>,
 }
 
 impl State {
-    /// Reserves bytes, and evicts the blocks that were not used for the longest time and that no search uses. Returns
-    /// false, and evicts nothing, if the bytes do not fit.
-    fn reserve(&mut self, bytes: u64, limit: u64) -> bool {
+    /// Reserves bytes for an organization, and evicts the blocks that were not used for the longest time and that no search uses.
+    /// Returns false, and evicts nothing, if the bytes do not fit.
+    ///
+    /// An organization that has more than half of the limit displaces only its own blocks, those of another one with more than half,
+    /// and blocks that were not used for [`IDLE`]. So the searches of one organization leave half of the memory to the others.
+    fn reserve(&mut self, org: &OrgId, bytes: u64, limit: u64, now: Instant) -> bool {
+        let half = limit / 2;
         let unused = self.blocks.iter().filter(|(_, cached)| Arc::strong_count(&cached.block) == 1);
         let mut unused: Vec<_> = unused.map(|(key, cached)| (cached.last_used, cached.bytes, key.clone())).collect();
-        let evictable: u64 = unused.iter().map(|(_, bytes, _)| bytes).sum();
-        if self.bytes.saturating_sub(evictable).saturating_add(bytes) > limit {
+        unused.sort_by_key(|(last_used, _, _)| *last_used);
+        let mut total = self.bytes.saturating_add(bytes);
+        let mut own = self.bytes_of(org).saturating_add(bytes);
+        let mut evicted = Vec::new();
+        // The second pass sees the memory of the organization without those of its blocks that the first pass evicted.
+        for _ in 0..2 {
+            unused.retain(|(last_used, size, key)| {
+                let is_own = key.org == *org;
+                let is_idle = now.saturating_duration_since(*last_used) >= IDLE;
+                let is_evictable = is_own || is_idle || own <= half || self.bytes_of(&key.org) > half;
+                if total <= limit || !is_evictable {
+                    return true;
+                }
+                total = total.saturating_sub(*size);
+                if is_own {
+                    own = own.saturating_sub(*size);
+                }
+                evicted.push(key.clone());
+                false
+            });
+        }
+        if total > limit {
             return false;
         }
-        unused.sort_by_key(|(last_used, _, _)| *last_used);
-        for (_, _, key) in unused {
-            if self.bytes.saturating_add(bytes) <= limit {
-                break;
-            }
-            self.remove(&key);
-        }
+        evicted.iter().for_each(|key| self.remove(key));
         self.bytes = self.bytes.saturating_add(bytes);
+        let of_org = self.bytes_by_org.entry(org.clone()).or_default();
+        *of_org = of_org.saturating_add(bytes);
         true
+    }
+
+    /// Returns the bytes of an organization, with those of the blocks that are being read.
+    fn bytes_of(&self, org: &OrgId) -> u64 {
+        self.bytes_by_org.get(org).copied().unwrap_or_default()
     }
 
     fn remove(&mut self, key: &Key) {
         if let Some(cached) = self.blocks.remove(key) {
-            self.bytes = self.bytes.saturating_sub(cached.bytes);
+            self.release(&key.org, cached.bytes);
+        }
+    }
+
+    fn release(&mut self, org: &OrgId, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        let left = self.bytes_of(org).saturating_sub(bytes);
+        if left == 0 {
+            self.bytes_by_org.remove(org);
+        } else {
+            self.bytes_by_org.insert(org.clone(), left);
         }
     }
 }
@@ -224,22 +263,18 @@ impl VectorCache {
         let key = Key { org: org.clone(), segment: segment.segment_id(), space, dimensions, is_quantized };
         let bytes = Block::bytes(segment.max_doc(), dimensions, is_quantized);
         {
-            let mut state = self.lock();
-            state.clock += 1;
-            let now = state.clock;
+            let (mut state, now) = (self.lock(), Instant::now());
             if let Some(cached) = state.blocks.get_mut(&key) {
                 cached.last_used = now;
                 return Ok(Some(Arc::clone(&cached.block)));
             }
-            if !state.reserve(bytes, self.limit) {
+            if !state.reserve(org, bytes, self.limit, now) {
                 return Ok(None);
             }
         }
-        let mut reservation = Reservation { cache: self, bytes };
+        let mut reservation = Reservation { cache: self, org: org.clone(), bytes };
         let block = Arc::new(Block::read(segment, fields, &key.space, dimensions, is_quantized)?);
         let mut state = self.lock();
-        state.clock += 1;
-        let last_used = state.clock;
         if let Some(other) = state.blocks.get(&key) {
             // Another search has read the same vectors. Dropping the reservation locks the state.
             let other = Arc::clone(&other.block);
@@ -247,7 +282,7 @@ impl VectorCache {
             return Ok(Some(other));
         }
         reservation.bytes = 0;
-        state.blocks.insert(key, Cached { block: Arc::clone(&block), bytes, last_used });
+        state.blocks.insert(key, Cached { block: Arc::clone(&block), bytes, last_used: Instant::now() });
         drop(state);
         Ok(Some(block))
     }
@@ -270,14 +305,14 @@ impl VectorCache {
 /// Bytes of a block that is being read. Dropping it releases them, also after an error or a panic.
 struct Reservation<'a> {
     cache: &'a VectorCache,
+    org: OrgId,
     bytes: u64,
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            let mut state = self.cache.lock();
-            state.bytes = state.bytes.saturating_sub(self.bytes);
+            self.cache.lock().release(&self.org, self.bytes);
         }
     }
 }
@@ -327,30 +362,66 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|entry| block.cosine(entry, &needle)), [Some(0.0), None, Some(1.0), None]);
     }
 
-    #[test]
-    fn blocks_are_evicted_if_no_search_uses_them() {
-        let mut state = State::default();
-        let key = |name: &str| Key {
-            org: OrgId::derive(&[name]),
+    fn org(name: &str) -> OrgId {
+        OrgId::derive(&[name])
+    }
+
+    /// Reserves the bytes of a block, and stores the block. Returns it, or None if it does not fit.
+    fn store(state: &mut State, name: &str, bytes: u64, (limit, now): (u64, Instant)) -> Option<Arc<Block>> {
+        if !state.reserve(&org(name), bytes, limit, now) {
+            return None;
+        }
+        let block = Arc::new(block(&[vec![1.0]], false));
+        let key = Key {
+            org: org(name),
             segment: SegmentId::generate_random(),
             space: String::new(),
             dimensions: 1,
             is_quantized: false,
         };
-        let used = Arc::new(block(&[vec![1.0]], false));
-        for (name, block, last_used) in
-            [("used", Arc::clone(&used), 0), ("old", Arc::new(self::block(&[vec![1.0]], false)), 1)]
-        {
-            assert!(state.reserve(40, 100));
-            state.blocks.insert(key(name), Cached { block, bytes: 40, last_used });
-        }
-        assert!(state.reserve(40, 100), "the block that no search uses is evicted");
+        state.blocks.insert(key, Cached { block: Arc::clone(&block), bytes, last_used: now });
+        Some(block)
+    }
+
+    #[test]
+    fn blocks_are_evicted_if_no_search_uses_them() {
+        let (mut state, now) = (State::default(), Instant::now());
+        let later = now + Duration::from_secs(1);
+        let used = store(&mut state, "used", 40, (100, now)).unwrap();
+        store(&mut state, "old", 40, (100, later)).unwrap();
+        assert!(state.reserve(&org("new"), 40, 100, later), "the block that no search uses is evicted");
         assert_eq!((state.blocks.len(), state.bytes), (1, 80));
-        assert!(!state.reserve(40, 100), "the other block is in use");
+        assert!(!state.reserve(&org("new"), 40, 100, later), "the other block is in use");
         drop(used);
-        assert!(!state.reserve(101, 100), "the bytes exceed the limit");
+        assert!(!state.reserve(&org("new"), 101, 100, later), "the bytes exceed the limit");
         assert_eq!(state.blocks.len(), 1);
-        assert!(state.reserve(40, 100));
-        assert_eq!((state.blocks.len(), state.bytes), (0, 80));
+        state.release(&org("new"), 40);
+        assert!(state.reserve(&org("new"), 40, 80, later), "both fit");
+        assert_eq!((state.blocks.len(), state.bytes, state.bytes_of(&org("new"))), (1, 80, 40));
+        state.release(&org("new"), 40);
+        assert!(!state.bytes_by_org.contains_key(&org("new")));
+    }
+
+    #[test]
+    fn invariant_10_searches_of_one_organization_leave_half_of_the_memory_to_others() {
+        let (mut state, now) = (State::default(), Instant::now());
+        let at = |seconds| (100, now + Duration::from_secs(seconds));
+        store(&mut state, "quiet", 20, at(0)).unwrap();
+        for second in 1..9 {
+            store(&mut state, "loud", 20, at(second)).unwrap();
+        }
+        assert_eq!((state.bytes_of(&org("quiet")), state.bytes_of(&org("loud"))), (20, 80), "free memory is used");
+        store(&mut state, "other", 40, at(10)).unwrap();
+        assert_eq!(
+            (state.bytes_of(&org("quiet")), state.bytes_of(&org("loud"))),
+            (0, 60),
+            "the oldest block is evicted first"
+        );
+        store(&mut state, "quiet", 20, at(11)).unwrap();
+        assert_eq!((state.bytes_of(&org("other")), state.bytes_of(&org("loud"))), (40, 40));
+        assert!(store(&mut state, "loud", 90, at(12)).is_none(), "the blocks of others remain");
+        assert_eq!((state.bytes_of(&org("quiet")), state.bytes_of(&org("loud"))), (20, 40), "nothing is evicted");
+        assert!(store(&mut state, "loud", 90, at(12 + IDLE.as_secs())).is_some(), "the others are idle");
+        assert_eq!(state.bytes, 90);
     }
 }

@@ -276,6 +276,20 @@ async fn fast(test: &Fixture) -> Ingested {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn invariant_10_an_ingestion_waits_while_its_organization_divides_other_documents() {
+    let test = Fixture::new(false, false).await;
+    let permits = &test.knowledge.permits;
+    let active = [permits.division(test.org()).await.unwrap(), permits.division(test.org()).await.unwrap()];
+    let request = test.run.request(VECTORS_CALL, Context::default());
+    let mut ingestion = Box::pin(ingest(&test.knowledge, request));
+    // Long enough for an ingestion that does not wait.
+    assert!(tokio::time::timeout(Duration::from_secs(1), &mut ingestion).await.is_err());
+    assert!(test.passages().await.0.is_empty());
+    drop(active);
+    assert!(matches!(ingestion.await.unwrap(), Ingested::Live(_)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn both_modes_give_the_same_passages_summaries_and_searches() {
     let test = Fixture::new(false, true).await;
     assert!(matches!(fast(&test).await, Ingested::Live(_)));

@@ -40,9 +40,9 @@ use folio_storage::value::{PassageGeneration, PassageHead, encode};
 use folio_storage::{IngestUpdate, NewPage, SharedOptions, SharedStores, Stores, create_job};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::{Simulated, wait_for};
-use folio_tools::ToolResources;
 use folio_tools::mcp::NoMcpServers;
 use folio_tools::sections::OutlineCache;
+use folio_tools::{ToolResources, document_dictionary};
 use folio_types::message::Usage;
 use folio_types::op::{Expected, Write};
 use folio_types::page::PageRequest;
@@ -199,6 +199,20 @@ impl Sandbox {
         self.stores().of::<R>().decide(id, write).await.unwrap();
     }
 
+    /// Adds an entry to the dictionary.
+    async fn define(&self, term: &str, expansion: &str) {
+        let new = NewDictionaryEntry {
+            term: term.to_owned(),
+            expansion: expansion.to_owned(),
+            disambiguation: None,
+            tags: Vec::new(),
+            sources: Vec::new(),
+            provenance: Provenance::Person,
+        };
+        let (id, create) = (DictionaryEntryId::derive(&[term]), DictionaryEntryChange::Create(Box::new(new)));
+        self.change::<DictionaryEntry>(&self.org, &id, Expected::Absent, create).await;
+    }
+
     async fn create(&self, name: &str, text: &str) -> DocumentId {
         let id = DocumentId::derive(&[name]);
         let new = NewDocument {
@@ -336,19 +350,23 @@ async fn ingest_now(
 const TEXT: &str = "# Pumps\n\nThe pump of the MY region delivers water.\n\n# Valves\n\nThe valve closes.";
 
 #[tokio::test]
+async fn invariant_10_a_document_uses_the_entries_of_its_terms_and_not_the_whole_dictionary() {
+    let test = Sandbox::new().await;
+    for (term, expansion) in [("MY", "Malaysia"), ("SG", "Singapore"), ("valve", "a part")] {
+        test.define(term, expansion).await;
+    }
+    let id = test.create("pumps.md", TEXT).await;
+    let document = test.stores().of::<Document>().get(&test.org, &id).await.unwrap().unwrap();
+    let found = document_dictionary(test.stores(), &document, 10).await.unwrap();
+    let terms: Vec<&str> = found.iter().map(|entry| entry.term.as_str()).collect();
+    assert_eq!(terms, ["MY", "valve"]);
+    assert_eq!(document_dictionary(test.stores(), &document, 1).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_document_becomes_passages_of_its_sections_that_a_search_finds() {
     let test = Sandbox::new().await;
-    let new = NewDictionaryEntry {
-        term: "MY".to_owned(),
-        expansion: "Malaysia".to_owned(),
-        disambiguation: None,
-        tags: Vec::new(),
-        sources: Vec::new(),
-        provenance: Provenance::Person,
-    };
-    let id = DictionaryEntryId::derive(&["my"]);
-    test.change::<DictionaryEntry>(&test.org, &id, Expected::Absent, DictionaryEntryChange::Create(Box::new(new)))
-        .await;
+    test.define("MY", "Malaysia").await;
     let document = test.create("pumps.md", TEXT).await;
     let head = test.ingested(&document).await;
     assert_eq!((head.passages, head.space.clone()), (2, None));
@@ -615,6 +633,8 @@ async fn a_rebuild_of_an_index_that_another_process_changed_fails() {
 #[tokio::test]
 async fn a_rebuild_does_not_wait_for_a_long_one_of_another_organization() {
     let test = Sandbox::new().await;
+    let document = test.create("pumps.md", TEXT).await;
+    test.ingest(&document).await.unwrap();
     let (begun, begins) = tokio::sync::oneshot::channel();
     let step: BoxFuture<'static, ()> = Box::pin(async move {
         begun.send(()).unwrap();
@@ -622,13 +642,15 @@ async fn a_rebuild_does_not_wait_for_a_long_one_of_another_organization() {
     });
     let knowledge = test.with_script(Scripted { before_rebuild: Mutex::new(Some(step)), ..Scripted::default() });
     let (long, org) = (knowledge.clone(), OrgId::derive(&["long"]));
-    let long = tokio::spawn(async move { rebuild(&long, &org).await });
+    let of_long = org.clone();
+    let long = tokio::spawn(async move { rebuild(&long, &of_long).await });
     begins.await.unwrap();
-    let refused = rebuild(&knowledge, &test.org).await.unwrap_err();
+    assert_eq!(rebuild(&knowledge, &test.org).await.unwrap(), 1, "the index of another organization");
+    let refused = rebuild(&knowledge, &org).await.unwrap_err();
     assert_eq!(folio_jobs::wait_reason(&refused), Some(WaitReason::Limit), "{refused}");
     long.abort();
     assert!(long.await.unwrap_err().is_cancelled());
-    assert_eq!(rebuild(&knowledge, &test.org).await.unwrap(), 0, "the organization has no documents");
+    assert_eq!(rebuild(&knowledge, &org).await.unwrap(), 0, "the organization has no documents");
 }
 
 #[tokio::test]

@@ -44,6 +44,29 @@ fn bytes_are_bounded_in_total_and_per_key() {
     assert_eq!((permits.load(), permits.load_of(&"one")), (Amount::default(), Amount::default()));
 }
 
+#[test]
+fn one_of_several_permits_is_left_to_other_keys() {
+    for (total, most) in [(1, 1), (2, 1), (4, 3)] {
+        let permits = Permits::leaving_one(total, 8);
+        let taken: Vec<_> = std::iter::from_fn(|| permits.try_acquire(&FLOOD, 0).ok()).collect();
+        assert_eq!(taken.len(), most, "{total}");
+        assert_eq!(permits.try_acquire(&QUIET, 0).is_ok(), total > 1, "{total}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_at_its_bound_waits_while_another_one_takes_the_last_permit() {
+    let permits = Permits::leaving_one(2, 8);
+    let first = permits.acquire(&FLOOD, 1, later()).await.unwrap();
+    let mut second = Box::pin(permits.acquire(&FLOOD, 1, later()));
+    assert!(second.as_mut().now_or_never().is_none());
+    let other = permits.acquire(&QUIET, 1, later()).now_or_never().unwrap().unwrap();
+    drop(other);
+    assert!(second.as_mut().now_or_never().is_none());
+    drop(first);
+    drop(second.now_or_never().unwrap().unwrap());
+}
+
 #[tokio::test]
 async fn a_dropped_permit_is_handed_to_the_next_key() {
     let permits = Permits::with_queue(1, 8);

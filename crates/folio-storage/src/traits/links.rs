@@ -37,7 +37,8 @@ use crate::value::{
 pub const MATCHES_MAX: usize = 10;
 /// Number of references of one read.
 const READ_REFERENCES: usize = 200;
-/// Maximum number of references that are read when the documents of a key change. Further targets are checked by readers.
+/// Maximum number of references of a key that are read when its documents change, or to find the oldest reference to a target.
+/// Readers check the targets of further ones.
 const CHANGED_REFERENCES_MAX: usize = 10_000;
 /// Maximum number of targets that are written concurrently.
 const AT_ONCE: usize = 16;
@@ -234,20 +235,23 @@ impl LinkStore {
         }
     }
 
-    /// Returns the oldest reference to a target. None: no document refers to it.
+    /// Returns the oldest reference to a target. None: no document refers to it, or the oldest references of its key are those of many
+    /// other targets.
     pub async fn first_reference(&self, org: &OrgId, identity: &LinkKey) -> Result<Option<LinkingDocument>> {
-        let mut after: Option<String> = None;
-        loop {
+        let (mut after, mut read): (Option<String>, usize) = (None, 0);
+        while read < CHANGED_REFERENCES_MAX {
             let found = self.references(org, identity, after.as_deref(), READ_REFERENCES).await?;
             let is_last = found.len() < READ_REFERENCES;
+            read += found.len();
             after = found.last().map(|(row, _)| row.clone());
             let of_target = found.into_iter().find(|(_, reference)| reference.keys.first() == Some(identity));
             match of_target {
                 Some((_, reference)) => return Ok(Some(reference)),
-                None if is_last => return Ok(None),
+                None if is_last => break,
                 None => {}
             }
         }
+        Ok(None)
     }
 
     /// Returns the targets that have a key, after a row, the oldest reference first, at most `limit`. Fewer: no more follow.
@@ -408,6 +412,26 @@ mod tests {
             found.extend(page.into_iter().map(|(_, row)| row.target));
         }
         assert_eq!(found, (0..40).map(name).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn invariant_10_the_oldest_reference_to_a_target_is_searched_within_a_bound() {
+        let (org, name) = (OrgId::derive(&["o"]), LinkKey::Name("annex.pdf".to_owned()));
+        let store = LinkStore::new(Arc::new(MemoryRows::default()));
+        let refer = |second: i64, keys: Vec<LinkKey>| {
+            let (document, since) = (DocumentId::derive(&[&second.to_string()]), Timestamp::constant(second, 0));
+            let (anchor, target) = (String::new(), "annex.pdf".to_owned());
+            let link = DocumentLink { page: 1, anchor, target: target.clone(), keys: keys.clone(), since };
+            let row = reference_row(&document, &link, &keys[0]);
+            let value = encode(&LinkingDocument { document, target, keys, since }).unwrap();
+            block_on(store.0.put(&org, &group_of(&name), &row, value)).unwrap();
+        };
+        let others = i64::try_from(CHANGED_REFERENCES_MAX).unwrap();
+        for second in 0..others {
+            refer(second, vec![LinkKey::Url(format!("example.com/{second}/annex.pdf")), name.clone()]);
+        }
+        refer(others, vec![name.clone()]);
+        assert_eq!(block_on(store.first_reference(&org, &name)).unwrap(), None);
     }
 
     #[test]

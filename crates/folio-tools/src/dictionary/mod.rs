@@ -12,8 +12,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use crate::document_text;
 use crate::tool::{CallContext, Tool, ToolError};
-pub use relevant::dictionary_entries;
-pub(crate) use relevant::relevant;
+pub use relevant::{dictionary_entries, document_dictionary};
 
 /// The tool that writes. An entry takes effect on all documents, so that of the runs without a person only those of the ingestion
 /// network have it, within the bounds of [`run_bounds`].

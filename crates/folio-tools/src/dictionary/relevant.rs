@@ -8,7 +8,6 @@ use folio_types::{Error, OrgId, Result};
 
 use super::TEXT_BYTES;
 use crate::document_text;
-use crate::tool::{CallContext, ToolError};
 
 /// Maximum entries of a dictionary that are searched for in a document.
 const SEARCHED_MAX: usize = 10_000;
@@ -32,12 +31,7 @@ pub async fn dictionary_entries(stores: &Stores, org: &OrgId) -> Result<Vec<Dict
 
 /// Returns the entries whose terms occur in the text of a document, the most frequent first, at most `max`. The end of a long text is
 /// not searched.
-pub(crate) async fn relevant(
-    context: &CallContext,
-    document: &Document,
-    max: usize,
-) -> Result<Vec<DictionaryEntry>, ToolError> {
-    let stores = &context.resources.stores;
+pub async fn document_dictionary(stores: &Stores, document: &Document, max: usize) -> Result<Vec<DictionaryEntry>> {
     let entries = dictionary_entries(stores, &document.org).await?;
     if entries.is_empty() {
         return Ok(Vec::new());
@@ -49,5 +43,5 @@ pub(crate) async fn relevant(
         Ok::<_, Error>(search.relevant(&read.text, max).into_iter().cloned().collect::<Vec<_>>())
     };
     let found = tokio::task::spawn_blocking(search).await;
-    Ok(found.map_err(|error| Error::internal(format!("the search for terms failed: {error}")))??)
+    found.map_err(|error| Error::internal(format!("the search for terms failed: {error}")))?
 }

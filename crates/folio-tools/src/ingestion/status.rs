@@ -88,7 +88,7 @@ impl ReadCall for GetStatus {
         let summaries = Summaries::of(&parts).await?;
         let sets = stores.chunk_sets().list(&document.org, &document.id).await?;
         let sets: Vec<Value> = sets.iter().filter(|set| set.run == run).map(shown).collect();
-        let terms = dictionary::relevant(context, &document, TERMS_MAX).await?;
+        let terms = dictionary::document_dictionary(stores, &document, TERMS_MAX).await?;
         let metadata = document.metadata.iter().map(|(key, value)| (key.clone(), Value::from(excerpt(value))));
         let metadata: Map<String, Value> = metadata.collect();
         Ok(json!({

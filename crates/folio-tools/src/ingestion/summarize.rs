@@ -48,7 +48,7 @@ pub struct SummaryRun<'a> {
     pub key: String,
     /// Name of the model. None: the default model of the organization.
     pub model: Option<&'a str>,
-    /// The dictionary of the organization. A call receives the entries whose terms are in its text.
+    /// The entries of the dictionary that the text of the document contains. A call receives those whose terms are in its text.
     pub dictionary: &'a TermSearch,
 }
 
