@@ -3,8 +3,9 @@
 //!
 //! Its input is that of any model: the system message, the conversation and the offered tools. A request to create a
 //! schema and a prompt and to extract leads to calls for help, validation, creation and extraction, which take
-//! rejections and errors into account. Images are named by their digests. For a structured response (`response_format`), it reads the document's text by
-//! rules ([`reading`]) and fills the schema by matching names to labels. It is deterministic and stateless.
+//! rejections and errors into account. The nodes of the assistant quote passages in typed answers. Images are named by
+//! their digests. For a structured response (`response_format`), it reads the document's text by rules ([`reading`]) and
+//! fills the schema by matching names to labels. It is deterministic and stateless.
 
 mod agent;
 mod fill;
