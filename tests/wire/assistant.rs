@@ -148,7 +148,7 @@ pub(crate) fn is_exact(question: &str, completed: &v1::Completed, [statement, re
     }
 }
 
-async fn state(client: &Client, thread: &str) -> Value {
+async fn memory(client: &Client, thread: &str) -> Value {
     let state = client.thread(thread).await.thread.unwrap().working_state.unwrap();
     serde_json::from_str(&state.profile_state_json).unwrap()
 }
@@ -195,7 +195,7 @@ async fn the_three_conversations_have_typed_answers_with_sources() {
     assert_eq!((&found["expression"], &found["result"]), (&json!("4200 - (1200 + 0.12*4200)"), &json!(2496)));
     assert_eq!(completed.text, "4200 - (1200 + 0.12*4200) = 2496");
 
-    let state = state(&client, &thread).await;
+    let state = memory(&client, &thread).await;
     let actions = ["qa_agent", "summarization_agent", "calculation_agent"];
     let actions: Vec<&str> =
         actions.into_iter().flat_map(|agent| ["classify_intent", agent, "update_memory"]).collect();
@@ -231,6 +231,13 @@ async fn the_three_conversations_have_typed_answers_with_sources() {
     let forked = threads.fork_thread(fork).await.unwrap().into_inner().thread.unwrap();
     let forked: Value = serde_json::from_str(&forked.working_state.unwrap().profile_state_json).unwrap();
     assert_eq!(forked["actions_taken"], json!(["classify_intent", "qa_agent", "update_memory"]));
+
+    // A message that replaces those after the first answer continues with the memory of that time, too.
+    let replaced = v1::ChatRequest { truncate_to_message_count: Some(2), ..question(&thread, RISKS) };
+    client.send(replaced).await.unwrap().completed().await;
+    let restored = memory(&client, &thread).await;
+    assert_eq!(restored["actions_taken"], json!(actions[..6]));
+    assert_eq!((&restored["numeric_results"], &restored["tools_used"]), (&json!([]), &json!(["retrieve_documents"])));
     drop(sandbox);
 }
 
@@ -290,7 +297,7 @@ async fn the_assistant_answers_without_a_model() {
     assert!(!found["answer"]["key_points"].as_array().unwrap().is_empty(), "{found}");
     let found = ask(&["Calculate 4200 - (1200 + 0.12*4200)", "--thread", thread]);
     assert_eq!((&found["type"], &found["answer"]["result"]), (&json!("CalculationResponse"), &json!(2496)));
-    let memory = state(&client, thread).await;
+    let memory = memory(&client, thread).await;
     let summary = memory["conversation_summary"].as_str().unwrap();
     assert!(summary.contains("Answer: 4200 - (1200 + 0.12*4200) = 2496"), "{memory}");
     assert_eq!(memory["actions_taken"].as_array().unwrap().len(), 9, "{memory}");

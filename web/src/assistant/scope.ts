@@ -1,7 +1,7 @@
 // The documents that a conversation with the assistant is about, as parameters of the page. No I/O.
 import { member } from "../agent/steps.js";
 import { ASSISTANT, type Subject } from "../agent/subject.js";
-import { parsed } from "../extraction/fields.js";
+import { parsed, type Json } from "../extraction/fields.js";
 
 /** Maximum number of documents of a thread. */
 export const DOCUMENTS_MAX = 100;
@@ -47,7 +47,8 @@ export function scopeOfMemory(profileStateJson: string): Scope {
   const state = parsed(profileStateJson);
   const ids = (name: string) => {
     const found = member(state, name);
-    return Array.isArray(found) ? found.filter((id): id is string => typeof id === "string" && ID.test(id)) : [];
+    const list = Array.isArray(found) ? (found as readonly Json[]) : [];
+    return list.filter((id): id is string => typeof id === "string" && ID.test(id));
   };
   const [tags, collections] = [ids("mentioned_tags"), ids("mentioned_collections")];
   const all: Scope = { kind: "all", documentIds: [], tagId: "", collectionId: "" };
