@@ -291,6 +291,11 @@ async fn the_assistant_answers_without_a_model() {
     assert_eq!((&found["type"], &found["answer"]["sources"][0]), (&json!("AnswerResponse"), &json!(statement)));
     assert!(answer.contains("$1,238,450") && answer.contains("no LLM"), "{found}");
     assert!(found["answer"]["confidence"].as_f64().unwrap() <= 0.5, "{found}");
+    let question = "What is the total operating expense for product line A?";
+    let output = folio(folder.path(), &["search", "--answer", question, "--output", "json"], &environment, "");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let quoted = text(&output.stdout);
+    assert!(quoted.contains("$1,238,450") && quoted.contains("no LLM"), "{quoted}");
     let thread = found["thread_id"].as_str().unwrap();
     let found = ask(&["Summarize the compliance report", "--thread", thread]);
     assert_eq!((&found["type"], &found["answer"]["sources"]), (&json!("SummarizationResponse"), &json!([report])));

@@ -8,12 +8,11 @@ use super::history::Steps;
 use super::memory::{self, cut};
 use super::questions::requested;
 use crate::answer::{Answer, Call};
+use crate::offline::quotes::{ABOUT, words};
 use crate::offline::reading::{self, tokens};
 use crate::offline::view;
 use crate::request::{ChatRequest, Role};
 
-const ABOUT: &str = "(I am Folio's offline model: fixed rules that quote documents, no LLM. For an answer in words connect a model: set \
-                     OPENAI_API_KEY.)";
 /// Beginning of the message by which a model corrects an answer.
 const CORRECTION: &str = "Your answer does not have the required format";
 /// Maximum characters of a query and of a key point.
@@ -190,8 +189,7 @@ fn sources(passages: &[Passage]) -> Vec<&str> {
 
 /// Returns the confidence in a passage, 0.1 to 0.4, by the part of the question's words that it contains.
 fn likeness(question: &str, passage: &str) -> f64 {
-    let (mut words, passage) = (tokens(question), tokens(passage));
-    words.retain(|word| word.chars().count() > 2);
+    let (words, passage) = (words(question), tokens(passage));
     let shared = words.iter().filter(|word| passage.contains(word)).count();
     let percent = 10 + 30 * shared / words.len().max(1);
     f64::from(u32::try_from(percent).unwrap_or(10)) / 100.0
