@@ -32,7 +32,7 @@ pub struct Labelled {
 }
 
 /// The number of questions by expected intent (row) and found intent (column).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Matrix {
     pub counts: [[u32; 4]; 4],
     /// Questions whose classification violated its type twice. They are counted as `unknown`.

@@ -8,8 +8,8 @@ use crate::run::{cargo, finish};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// `intents`, then `--base-url URL`, `--model NAME`, `--api-key-env NAME` and `--questions FILE` [default:
-    /// samples/eval/intents.jsonl]: classifies labelled questions by the assistant, and prints a confusion matrix. Or arguments of
+    /// `intents`, then `--base-url URL` and `--model NAME` [default: the offline rules], `--api-key-env NAME` and `--questions FILE`
+    /// [default: samples/eval/intents.jsonl]: classifies labelled questions by the assistant, and prints a confusion matrix. Or arguments of
     /// the program that evaluates extractions: `--truth FOLDER` [default: samples/eval], `--set N`, `--filter TEXT`, `--base-url URL` and
     /// `--model NAME` [default: the offline rules], `--api-key-env NAME` [default: OPENAI_API_KEY], `--bare`, `--evidence`, `--examples N`, `--agent`,
     /// `--write-documents FOLDER`, `--answers FOLDER`. For searches: `retrieval`, then `--set N` or `--folder FOLDER`,
