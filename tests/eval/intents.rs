@@ -1,4 +1,5 @@
-//! Evaluation of the classification of the assistant: labelled questions, and a confusion matrix.
+//! Evaluation of the classification of the assistant: labelled questions, a confusion matrix, and the precision and recall of each
+//! intent.
 //!
 //! Each question is a turn of the assistant in a thread of its own. The turn is cancelled when its classification is published,
 //! so that only the classification is paid for. An organization without documents suffices.
@@ -31,7 +32,7 @@ pub struct Labelled {
 }
 
 /// The number of questions by expected intent (row) and found intent (column).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Matrix {
     pub counts: [[u32; 4]; 4],
     /// Questions whose classification violated its type twice. They are counted as `unknown`.
@@ -116,6 +117,13 @@ impl Matrix {
         let right = (0..INTENTS.len()).map(|at| self.counts[at][at]).sum();
         (all, right)
     }
+
+    /// Returns the number of questions with an intent, those classified so, and those of both.
+    fn class(&self, at: usize) -> (u32, u32, u32) {
+        let expected = self.counts[at].iter().sum();
+        let found = self.counts.iter().map(|row| row[at]).sum();
+        (expected, found, self.counts[at][at])
+    }
 }
 
 impl fmt::Display for Matrix {
@@ -123,17 +131,23 @@ impl fmt::Display for Matrix {
         for (question, expected, found) in &self.wrong {
             writeln!(f, "{expected} classified as {found}: {question}")?;
         }
-        let (corner, recall) = ("expected \\ found", "recall");
+        let corner = "expected \\ found";
         write!(f, "\n{corner:<22}")?;
         for intent in INTENTS {
             write!(f, "{intent:>15}")?;
         }
-        writeln!(f, "{recall:>9}")?;
+        writeln!(f)?;
         for (intent, row) in INTENTS.iter().zip(&self.counts) {
             write!(f, "{intent:<22}")?;
             row.iter().try_for_each(|count| write!(f, "{count:>15}"))?;
-            let (all, right) = (row.iter().sum(), row[INTENTS.iter().position(|known| known == intent).unwrap_or(0)]);
-            writeln!(f, "{:>8}%", percent(right, all))?;
+            writeln!(f)?;
+        }
+        let [class, questions, precision, recall] = ["intent", "questions", "precision", "recall"];
+        writeln!(f, "\n{class:<22}{questions:>15}{precision:>15}{recall:>15}")?;
+        for (at, intent) in INTENTS.iter().enumerate() {
+            let (expected, found, right) = self.class(at);
+            let (precision, recall) = (share(right, found), share(right, expected));
+            writeln!(f, "{intent:<22}{expected:>15}{precision:>15}{recall:>15}")?;
         }
         let (all, right) = self.totals();
         write!(
@@ -143,6 +157,11 @@ impl fmt::Display for Matrix {
             self.defaults
         )
     }
+}
+
+/// Returns a part in percent. `–`: nothing to divide.
+fn share(part: u32, all: u32) -> String {
+    if all == 0 { "–".to_owned() } else { format!("{}%", percent(part, all)) }
 }
 
 fn percent(part: u32, all: u32) -> u32 {
@@ -173,5 +192,9 @@ mod tests {
         assert_eq!(matrix.counts[0], [1, 0, 1, 0]);
         let shown = matrix.to_string();
         assert!(shown.contains("qa classified as calculation: q") && shown.contains("2 of 3 right (66%)"), "{shown}");
+        let classes: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        for class in [["qa", "2", "100%", "50%"], ["calculation", "0", "0%", "–"], ["unknown", "1", "100%", "100%"]] {
+            assert!(classes.iter().any(|line| line == &class), "{class:?}: {shown}");
+        }
     }
 }

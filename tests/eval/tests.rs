@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use folio_tests::eval::comparison::Comparison;
+use folio_tests::eval::intents::Matrix;
 use folio_tests::eval::report::{DocumentResult, Evidence, Report};
 use folio_tests::eval::retrieval::{QuestionKind, report::Report as RetrievalReport};
 use folio_tests::eval::{Endpoint, bare, documents};
@@ -38,6 +39,20 @@ async fn the_offline_rules_are_precise_on_the_texts_of_all_documents() {
     assert!(report.precision.is_some_and(|precision| precision >= PRECISION_MIN), "{report}");
     assert!(report.recall.is_some_and(|recall| recall >= 0.8), "{report}");
     assert!(report.documents.iter().all(|document| document.error.is_none()), "{report}");
+}
+
+#[test]
+fn the_offline_rules_classify_labelled_questions() {
+    let output =
+        Command::new(binary("eval-intents")).args(["--questions", &format!("{FOLDER}/intents.jsonl")]).output();
+    let output = output.expect("the program starts");
+    let tables = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && tables.contains("precision"), "{tables}");
+    println!("{tables}");
+    let matrix: Matrix = serde_json::from_slice(&output.stdout).expect("stdout is one JSON object");
+    let (all, right) = matrix.totals();
+    // Only requests for a summary and expressions are recognized; other messages with words are questions.
+    assert!(all >= 60 && right * 3 >= all && matrix.defaults == 0, "{tables}");
 }
 
 #[test]

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use crate::LIMIT;
 use crate::client::Client;
 use crate::command_line::{folio, text};
+use crate::data_commands::json_of;
+use crate::process::Process;
 use crate::sandbox::Sandbox;
 
 pub(crate) const EXPENSE: &str =
@@ -128,7 +130,25 @@ pub(crate) fn answer(completed: &v1::Completed) -> Value {
     serde_json::from_str(&completed.answer_json).unwrap()
 }
 
-async fn state(client: &Client, thread: &str) -> Value {
+/// Returns true if an answer, in any words, has the values and the source of the specification. The numbers of [`MARGIN`] are in
+/// the message, so that its answer needs no source.
+pub(crate) fn is_exact(question: &str, completed: &v1::Completed, [statement, report, _]: &[String; 3]) -> bool {
+    let answer = answer(completed);
+    let has_source = |id: &String| answer["sources"] == json!([id]);
+    match (question, completed.answer_type.as_str()) {
+        (EXPENSE, "AnswerResponse") => {
+            let text = answer["answer"].as_str().unwrap_or_default();
+            text.replace(',', "").contains("1238450") && has_source(statement)
+        }
+        (RISKS, "SummarizationResponse") => {
+            answer["key_points"].as_array().is_some_and(|points| points.len() == KEY_POINTS.len()) && has_source(report)
+        }
+        (MARGIN, "CalculationResponse") => answer["result"].to_string().trim_matches('"') == "2496",
+        _ => false,
+    }
+}
+
+async fn memory(client: &Client, thread: &str) -> Value {
     let state = client.thread(thread).await.thread.unwrap().working_state.unwrap();
     serde_json::from_str(&state.profile_state_json).unwrap()
 }
@@ -175,7 +195,7 @@ async fn the_three_conversations_have_typed_answers_with_sources() {
     assert_eq!((&found["expression"], &found["result"]), (&json!("4200 - (1200 + 0.12*4200)"), &json!(2496)));
     assert_eq!(completed.text, "4200 - (1200 + 0.12*4200) = 2496");
 
-    let state = state(&client, &thread).await;
+    let state = memory(&client, &thread).await;
     let actions = ["qa_agent", "summarization_agent", "calculation_agent"];
     let actions: Vec<&str> =
         actions.into_iter().flat_map(|agent| ["classify_intent", agent, "update_memory"]).collect();
@@ -211,6 +231,13 @@ async fn the_three_conversations_have_typed_answers_with_sources() {
     let forked = threads.fork_thread(fork).await.unwrap().into_inner().thread.unwrap();
     let forked: Value = serde_json::from_str(&forked.working_state.unwrap().profile_state_json).unwrap();
     assert_eq!(forked["actions_taken"], json!(["classify_intent", "qa_agent", "update_memory"]));
+
+    // A message that replaces those after the first answer continues with the memory of that time, too.
+    let replaced = v1::ChatRequest { truncate_to_message_count: Some(2), ..question(&thread, RISKS) };
+    client.send(replaced).await.unwrap().completed().await;
+    let restored = memory(&client, &thread).await;
+    assert_eq!(restored["actions_taken"], json!(actions[..6]));
+    assert_eq!((&restored["numeric_results"], &restored["tools_used"]), (&json!([]), &json!(["retrieve_documents"])));
     drop(sandbox);
 }
 
@@ -229,6 +256,56 @@ async fn the_command_line_asks_about_named_documents() {
     let thread = found["thread_id"].as_str().unwrap();
     let next: Value = serde_json::from_str(&ask(&[MARGIN, "--thread", thread, "--output", "json"])).unwrap();
     assert_eq!((&next["answer"]["result"], &next["thread_id"]), (&json!(2496), &json!(thread)));
+
+    let listed = json_of(sandbox.folder(), &["thread", "list", "--profile", "assistant"]);
+    let threads = listed.as_array().unwrap();
+    assert!(threads.len() == 2 && threads.iter().any(|listed| listed["thread_id"] == thread), "{listed}");
+    let memory = json_of(sandbox.folder(), &["thread", "show", thread])["memory"].clone();
+    assert_eq!(memory["numeric_results"][0]["result"], json!(2496), "{memory}");
+    let log = json_of(sandbox.folder(), &["thread", "tools", thread, "--tool", "calculator"]);
+    let [call] = log.as_array().unwrap().as_slice() else { panic!("{log}") };
+    assert_eq!((&call["status"], &call["node"]), (&json!("ok"), &json!("calculation_agent")));
+    assert_eq!(call["input"], json!({ "expression": "4200 - (1200 + 0.12*4200)" }));
+    assert_eq!(call["output"], json!("\"Result: 2496\""));
+}
+
+/// Without a model in the settings, the offline model answers: by quotes of documents and by the calculator.
+#[tokio::test]
+async fn the_assistant_answers_without_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
+    let server = Process::start("folio", folder.path(), &arguments, &[]);
+    let (url, token) = (server.url(), std::fs::read_to_string(folder.path().join("data/admin.token")).unwrap());
+    let client = Client::connect(&url, Some(token.trim())).await;
+    let documents = upload(&client).await;
+    let environment = [("FOLIO_SERVER", url.as_str()), ("FOLIO_TOKEN", token.trim())];
+    wait_for_index(folder.path(), &environment, &documents).await;
+    let ask = |arguments: &[&str]| -> Value {
+        let output = folio(folder.path(), &[&["ask", "--json"], arguments].concat(), &environment, "");
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        serde_json::from_str(&text(&output.stdout)).unwrap()
+    };
+    let [statement, report, _] = &documents;
+    let found = ask(&[EXPENSE]);
+    let answer = found["answer"]["answer"].as_str().unwrap();
+    assert_eq!((&found["type"], &found["answer"]["sources"][0]), (&json!("AnswerResponse"), &json!(statement)));
+    assert!(answer.contains("$1,238,450") && answer.contains("no LLM"), "{found}");
+    assert!(found["answer"]["confidence"].as_f64().unwrap() <= 0.5, "{found}");
+    let question = "What is the total operating expense for product line A?";
+    let output = folio(folder.path(), &["search", "--answer", question, "--output", "json"], &environment, "");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let quoted = text(&output.stdout);
+    assert!(quoted.contains("$1,238,450") && quoted.contains("no LLM"), "{quoted}");
+    let thread = found["thread_id"].as_str().unwrap();
+    let found = ask(&["Summarize the compliance report", "--thread", thread]);
+    assert_eq!((&found["type"], &found["answer"]["sources"]), (&json!("SummarizationResponse"), &json!([report])));
+    assert!(!found["answer"]["key_points"].as_array().unwrap().is_empty(), "{found}");
+    let found = ask(&["Calculate 4200 - (1200 + 0.12*4200)", "--thread", thread]);
+    assert_eq!((&found["type"], &found["answer"]["result"]), (&json!("CalculationResponse"), &json!(2496)));
+    let memory = memory(&client, thread).await;
+    let summary = memory["conversation_summary"].as_str().unwrap();
+    assert!(summary.contains("Answer: 4200 - (1200 + 0.12*4200) = 2496"), "{memory}");
+    assert_eq!(memory["actions_taken"].as_array().unwrap().len(), 9, "{memory}");
 }
 
 #[tokio::test]

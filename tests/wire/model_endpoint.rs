@@ -1,8 +1,8 @@
 //! Real files with an OpenAI-compatible endpoint that the environment names: `FOLIO_TEST_MODEL_URL`, `FOLIO_TEST_MODEL` and,
-//! if the endpoint needs one, the API key `FOLIO_TEST_MODEL_KEY`.
+//! if the endpoint needs one, the API key `FOLIO_TEST_MODEL_KEY`. `cargo xtask eval model` sets them.
 //!
 //! A model may read a value wrong. Therefore the tests check the rules of the server: each run ends, and a cited value is the
-//! printed one.
+//! printed one. With `FOLIO_TEST_MODEL_EXACT`, the answers of the assistant must have the values of its specification.
 
 use std::time::Duration;
 
@@ -164,12 +164,16 @@ async fn an_endpoint_of_the_environment_answers_as_the_assistant() {
     let documents = assistant::upload(&client).await;
     let environment = [("FOLIO_SERVER", url.as_str()), ("FOLIO_TOKEN", token)];
     assistant::wait_for_index(folder.path(), &environment, &documents).await;
+    let mut deviations = Vec::new();
     for text in [assistant::EXPENSE, assistant::RISKS, assistant::MARGIN] {
         let events = client.send(assistant::question("", text)).await.unwrap().end().await;
         match events.last().and_then(|event| event.kind.clone()) {
             Some(v1::event::Kind::Completed(completed)) => {
                 let answer = assistant::answer(&completed);
                 eprintln!("{}: {answer}", completed.answer_type);
+                if !assistant::is_exact(text, &completed, &documents) {
+                    deviations.push(format!("{text} {answer}"));
+                }
                 let sources = answer["sources"].as_array().expect("sources");
                 assert!(sources.iter().all(|source| documents.iter().any(|id| source == id)), "{answer}");
                 if completed.answer_type == "CalculationResponse" && answer["expression"] == "4200 - (1200 + 0.12*4200)"
@@ -180,9 +184,12 @@ async fn an_endpoint_of_the_environment_answers_as_the_assistant() {
             Some(v1::event::Kind::Failed(failed)) => {
                 let reason = failed.error.unwrap_or_default().reason;
                 assert!(["ANSWER_INVALID", "NO_PROGRESS"].contains(&reason.as_str()), "{reason}");
-                eprintln!("{text}: {reason}");
+                deviations.push(format!("{text} {reason}"));
             }
             other => panic!("{other:?}"),
         }
     }
+    eprintln!("{} of 3 answers have the values of the specification: {deviations:#?}", 3 - deviations.len());
+    let must_be_exact = std::env::var("FOLIO_TEST_MODEL_EXACT").is_ok_and(|value| !value.is_empty());
+    assert!(deviations.is_empty() || !must_be_exact, "{deviations:#?}");
 }

@@ -152,6 +152,36 @@ async fn reading_a_document_links_to_its_upload() {
 }
 
 #[tokio::test]
+async fn each_node_of_a_turn_has_one_span_with_its_rounds() {
+    let script = r#"
+rules:
+  - when: {system: {contains: "Step: classify"}}
+    answer: {text: '{"intent_type": "calculation", "confidence": 1, "reasoning": "A sum."}'}
+  - when: {system: {contains: "Step: compute"}}
+    rounds:
+      - calls: [{name: calculator, arguments: {expression: "1 + 1"}}]
+      - text: '{"formula": "sum", "expression": "1 + 1", "result": 2, "sources": [], "confidence": 1}'
+  - when: {system: {contains: "Step: update the summary"}}
+    answer: {text: '{"summary": "The sum is 2."}'}
+"#;
+    let collector = Collector::start().await;
+    let sandbox = Setup::new(script).with("FOLIO_TELEMETRY__ENDPOINT", collector.url()).start().await;
+    let client = sandbox.client().await;
+    let (profile, text) = ("assistant".to_owned(), "What is 1 + 1?".to_owned());
+    client.send(v1::ChatRequest { profile, text, ..Default::default() }).await.unwrap().completed().await;
+    let ended = || async { collector.spans().into_iter().find(|span| span.name == "invoke_agent assistant") };
+    let turn = folio_testkit::wait_for("the turn's span", LIMIT, ended).await;
+    let spans = collector.spans();
+    let nodes = spans.iter().filter(|span| span.name.starts_with("node "));
+    let rounds = |id: &str| spans.iter().filter(|span| span.name == "round" && span.parent == id).count();
+    let mut found: Vec<_> = nodes.map(|node| (node.name.as_str(), node.parent == turn.id, rounds(&node.id))).collect();
+    found.sort_unstable();
+    let expected =
+        [("node calculation_agent", true, 2), ("node classify_intent", true, 1), ("node update_memory", true, 1)];
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
 async fn a_turn_that_continues_after_a_pause_links_to_its_first_trace() {
     let script = "
 rules:

@@ -6,7 +6,7 @@ import { readAnswer, sourceLink } from "../src/agent/answers.js";
 import { columnsOf } from "../src/agent/proposed_columns.js";
 import { intentOf, stepLabel, stepsOf, withEnd, withStart } from "../src/agent/steps.js";
 import { afterEvents, startedTurn } from "../src/agent/turn_state.js";
-import { assistantSubject, scopeOf, setScope } from "../src/assistant/scope.js";
+import { assistantSubject, scopeOf, scopeOfMemory, setScope } from "../src/assistant/scope.js";
 import { linkedHighlight } from "../src/document/box_link.js";
 import { quotedWords } from "../src/document/search.js";
 import { choose, renderPage, type Services } from "./page.js";
@@ -165,6 +165,15 @@ test("the scope of a conversation is checked", () => {
   for (const text of ["about=documents", "about=tag", "about=collection"]) expect(subject(text).refusal).toBeTruthy();
 });
 
+test("the scope of a conversation is that of its newest message", () => {
+  const all = { kind: "all", documentIds: [], tagId: "", collectionId: "" };
+  const memory = (tags: unknown, collections: unknown) => scopeOfMemory(JSON.stringify({ mentioned_tags: tags, mentioned_collections: collections }));
+  expect(memory(["tag_1"], [])).toEqual({ ...all, kind: "tag", tagId: "tag_1" });
+  expect(memory([], ["col_1"])).toEqual({ ...all, kind: "collection", collectionId: "col_1" });
+  for (const [tags, collections] of [[[], []], [["tag_1", "tag_2"], []], [["tag_1"], ["col_1"]], [[7], "x"], [["<b>"], null]]) expect(memory(tags, collections)).toEqual(all);
+  expect([scopeOfMemory(""), scopeOfMemory("[1]"), scopeOfMemory("{")]).toEqual([all, all, all]);
+});
+
 function services(chats: v1.ChatRequest[], type: AnswerType, agent: string): Services {
   return {
     thread: { listThreads: () => ({}), getThread: () => ({ thread: { threadId: "thr_1" } }) },
@@ -232,6 +241,28 @@ test("each message of a conversation mentions its collection or its tag", async 
   await user.type(await screen.findByLabelText("Message to the agent"), "again{Enter}");
   await waitFor(() => expect(chats[1]?.mentions.map(({ target }) => target)).toEqual([{ case: "tagId", value: "tag_1" }]));
   expect(chats[1]?.documentIds).toEqual([]);
+});
+
+test("a conversation keeps the collection of its newest message until another choice", async () => {
+  const chats: v1.ChatRequest[] = [];
+  const base = services(chats, "AnswerResponse", "qa_agent");
+  const profileStateJson = JSON.stringify({ mentioned_tags: [], mentioned_collections: ["col_1"] });
+  const threads = [{ threadId: "thr_1", title: "Costs", workingState: { profileStateJson } }, { threadId: "thr_2", title: "Rents", workingState: { profileStateJson: "" } }];
+  const thread = { listThreads: () => ({ threads }), getThread: () => ({ thread: { threadId: "thr_1" } }) };
+  const { user } = renderPage({ ...base, thread }, "/assistant?thread=thr_1");
+  expect(await screen.findByRole("combobox", { name: "Collection" })).toBeTruthy();
+  await user.type(await screen.findByLabelText("Message to the agent"), "hello{Enter}");
+  await waitFor(() => expect(chats[0]?.mentions.map(({ target }) => target)).toEqual([{ case: "collectionId", value: "col_1" }]));
+  await screen.findByRole("region", { name: "Answer" });
+
+  await choose(user, screen.getByRole("combobox", { name: "About" }), "All documents");
+  expect(window.location.search).toBe("?thread=thr_1&about=all");
+  await user.type(screen.getByLabelText("Message to the agent"), "again{Enter}");
+  await waitFor(() => expect(chats[1]?.mentions).toEqual([]));
+
+  // Another conversation has a scope of its own.
+  await choose(user, screen.getByRole("combobox", { name: "Conversation" }), "Rents");
+  await waitFor(() => expect(window.location.search).toBe("?thread=thr_2"));
 });
 
 test("documents of a conversation are found by name", async () => {

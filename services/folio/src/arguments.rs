@@ -119,6 +119,9 @@ pub(crate) enum Command {
     Search(crate::data::search::Arguments),
     /// Ask the assistant about all documents: a question, a summary or a calculation.
     Ask(crate::data::ask::Arguments),
+    /// List conversations, and show one with its memory or its tool calls.
+    #[command(subcommand)]
+    Thread(crate::data::thread::Command),
     /// List the links of documents, and the targets that are missing.
     #[command(subcommand)]
     Links(crate::data::links::Command),

@@ -108,6 +108,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Collection(command) => Box::pin(data::collection::run(command)).await,
             Command::Dictionary(command) => Box::pin(data::dictionary::run(command)).await,
             Command::Ask(ask) => Box::pin(data::ask::run(ask)).await,
+            Command::Thread(command) => Box::pin(data::thread::run(command)).await,
             Command::Search(search) => Box::pin(data::search::run(search)).await,
             Command::Links(command) => Box::pin(data::links::run(command)).await,
             Command::Stack(command) => Box::pin(data::stack::run(command)).await,

@@ -1,6 +1,6 @@
 import { Stack } from "@mantine/core";
 import { randomId } from "folio-client";
-import { useCallback, useState, type ReactNode } from "react";
+import { useCallback, useMemo, useState, type ReactNode } from "react";
 import { useSearchParams } from "wouter";
 import { Conversation } from "./conversation.js";
 import { useThreads } from "./queries.js";
@@ -16,18 +16,24 @@ interface PanelConversation {
 
 interface ThreadPanelProps {
   readonly subject: Subject;
+  /** Returns the subject of a conversation, with the same key. It receives the id of its thread; empty: the conversation has not begun. Undefined: `subject`. */
+  readonly subjectFor?: (threadId: string) => Subject;
   /** Shown above a conversation. It receives the id of its thread. Empty: the conversation has not begun. */
   readonly header?: (threadId: string) => ReactNode;
   /** True: a new conversation opens first. False: the newest one. */
   readonly startsNew?: boolean;
   /** The first text of the composer if no conversation exists. */
   readonly firstText?: string;
+  /** Parameters of the address that belong to the open conversation, and are removed when another existing one opens. */
+  readonly ownParameters?: readonly string[];
 }
+
+const NO_PARAMETERS: readonly string[] = [];
 
 const shown = (threadId: string, text = ""): PanelConversation => ({ key: threadId || randomId(), threadId, text });
 
 /** The conversations of a subject. The address contains the thread of the open one. */
-export function ThreadPanel({ subject, header, startsNew = false, firstText = "" }: ThreadPanelProps) {
+export function ThreadPanel({ subject, subjectFor, header, startsNew = false, firstText = "", ownParameters = NO_PARAMETERS }: ThreadPanelProps) {
   const [parameters, setParameters] = useSearchParams();
   const named = parameters.get("thread") ?? "";
   const [current, setCurrent] = useState<PanelConversation>(() => shown(named, named === "" ? firstText : ""));
@@ -49,8 +55,9 @@ export function ThreadPanel({ subject, header, startsNew = false, firstText = ""
     setCurrent(shown(newest));
   }
 
-  const setAddress = useCallback((threadId: string) => {
+  const setAddress = useCallback((threadId: string, removed: readonly string[]) => {
     setParameters((before) => {
+      for (const name of removed) before.delete(name);
       if (threadId === "") before.delete("thread");
       else before.set("thread", threadId);
       return before;
@@ -59,19 +66,20 @@ export function ThreadPanel({ subject, header, startsNew = false, firstText = ""
   const open = useCallback((threadId: string, text = "") => {
     setChosen(true);
     setCurrent(shown(threadId, text));
-    setAddress(threadId);
-  }, [setAddress]);
+    setAddress(threadId, threadId === "" ? NO_PARAMETERS : ownParameters);
+  }, [setAddress, ownParameters]);
   const onThread = useCallback((threadId: string) => {
     setChosen(true);
     setCurrent((before) => (before.threadId === threadId ? before : { ...before, threadId }));
-    setAddress(threadId);
+    setAddress(threadId, NO_PARAMETERS);
   }, [setAddress]);
+  const own = useMemo(() => subjectFor?.(current.threadId) ?? subject, [subjectFor, current.threadId, subject]);
 
   return (
     <Stack gap="sm">
       <ThreadBar subject={subject} threadId={current.threadId} onSelect={open} />
       {header?.(current.threadId)}
-      <Conversation key={current.key} subject={subject} threadId={current.threadId} initialText={current.text} onThread={onThread} onNew={(text) => open("", text)} />
+      <Conversation key={current.key} subject={own} threadId={current.threadId} initialText={current.text} onThread={onThread} onNew={(text) => open("", text)} />
     </Stack>
   );
 }

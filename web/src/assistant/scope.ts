@@ -1,9 +1,13 @@
 // The documents that a conversation with the assistant is about, as parameters of the page. No I/O.
+import { member } from "../agent/steps.js";
 import { ASSISTANT, type Subject } from "../agent/subject.js";
+import { parsed, type Json } from "../extraction/fields.js";
 
 /** Maximum number of documents of a thread. */
 export const DOCUMENTS_MAX = 100;
 const ID = /^[a-z0-9_]{1,64}$/;
+/** The parameters of the address with the scope. */
+export const SCOPE_PARAMETERS: readonly string[] = ["about", "document", "tag", "collection"];
 
 export type ScopeKind = "all" | "documents" | "tag" | "collection";
 
@@ -30,12 +34,27 @@ export function scopeOf(parameters: URLSearchParams): Scope {
 
 /** Replaces the scope of an address. Other parameters are kept. */
 export function setScope(parameters: URLSearchParams, { kind, documentIds, tagId, collectionId }: Scope): URLSearchParams {
-  for (const name of ["about", "document", "tag", "collection"]) parameters.delete(name);
-  if (kind !== "all") parameters.set("about", kind);
+  for (const name of SCOPE_PARAMETERS) parameters.delete(name);
+  parameters.set("about", kind);
   for (const id of documentIds) parameters.append("document", id);
   if (tagId !== "") parameters.set("tag", tagId);
   if (collectionId !== "") parameters.set("collection", collectionId);
   return parameters;
+}
+
+/** Returns the scope of the newest answered message of a conversation. Several tags or collections, which the page cannot show, are no scope. */
+export function scopeOfMemory(profileStateJson: string): Scope {
+  const state = parsed(profileStateJson);
+  const ids = (name: string) => {
+    const found = member(state, name);
+    const list = Array.isArray(found) ? (found as readonly Json[]) : [];
+    return list.filter((id): id is string => typeof id === "string" && ID.test(id));
+  };
+  const [tags, collections] = [ids("mentioned_tags"), ids("mentioned_collections")];
+  const all: Scope = { kind: "all", documentIds: [], tagId: "", collectionId: "" };
+  if (tags.length + collections.length !== 1) return all;
+  const [tagId = "", collectionId = ""] = [tags[0], collections[0]];
+  return { ...all, kind: tagId === "" ? "collection" : "tag", tagId, collectionId };
 }
 
 /** Returns the subject of the conversations with the assistant. A tag or a collection is mentioned by each message, which the server enforces. */

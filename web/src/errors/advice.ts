@@ -79,6 +79,12 @@ const BY_REASON: Partial<Record<Reason, Advice>> = {
     action: "new thread",
     label: "New conversation",
   },
+  ANSWER_INVALID: {
+    title: "The model gave no usable answer",
+    text: "Its answer did not have the required form, also after a correction. Ask again, or choose another model.",
+    action: "send again",
+    label: "Ask again",
+  },
   TOO_MANY_ATTEMPTS: {
     title: "Too many attempts",
     text: "Sign-in to this address is blocked for up to 15 minutes after 10 failed attempts.",

@@ -5,12 +5,13 @@
 
 use folio_history::TurnRecord;
 use folio_history::journal::CallStatus;
-use folio_types::profile::NodeKind;
+use folio_types::profile::{NodeKind, Subject};
 use folio_types::{ThreadId, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::retrieved::Retrieved;
+use crate::scope::DocumentScope;
 
 /// Maximum bytes of the summary, of the user's message and of the answer in the state.
 const SUMMARY_BYTES: usize = 6 * 1024;
@@ -48,6 +49,9 @@ pub struct AgentState {
     pub actions_taken: Vec<String>,
     /// Number of older actions that are not kept.
     pub actions_omitted: u64,
+    /// Tags and collections that the newest message mentions.
+    pub mentioned_tags: Vec<String>,
+    pub mentioned_collections: Vec<String>,
     /// Id of the thread.
     pub session_id: String,
     /// Requester of the newest turn.
@@ -77,6 +81,10 @@ impl AgentState {
         self.user_id = Some(record.accepted.user.to_string());
         self.user_input.clone_from(&record.accepted.text);
         truncate(&mut self.user_input, INPUT_BYTES);
+        let DocumentScope { tags, collections } =
+            DocumentScope::of_turn(Some(&Subject::Organization), &record.accepted.mentions);
+        self.mentioned_tags = tags.iter().map(ToString::to_string).collect();
+        self.mentioned_collections = collections.iter().map(ToString::to_string).collect();
         self.intent = record.node_answer(NodeKind::Route).map(|(_, intent)| intent.clone());
         self.next_step = answer.map(|(node, _)| node.name.clone());
         let answer = answer.map(|(_, answer)| answer);
@@ -190,7 +198,9 @@ fn truncate(text: &mut String, bytes: usize) {
 
 #[cfg(test)]
 mod tests {
-    use folio_history::journal::{Entry, NodeEnd, Round, RoundNode};
+    use folio_history::journal::{Entry, Mention, NodeEnd, Round, RoundNode};
+    use folio_resources::CollectionId;
+    use folio_types::TagId;
     use serde_json::json;
 
     use super::super::answer::tests::{node, passage, record};
@@ -239,6 +249,21 @@ mod tests {
         assert_eq!(found.next_step.as_deref(), Some("calculation_agent"));
         assert_eq!((found.user_input.as_str(), found.session_id), ("question", thread().to_string()));
         assert_eq!(found.actions_taken, ["classify_intent", "calculation_agent"], "this record has no graph");
+    }
+
+    #[test]
+    fn the_state_has_the_tags_and_collections_of_the_newest_message_only() {
+        let (tag, collection) = (TagId::derive(&["a"]), CollectionId::derive(&["b"]));
+        let mut record = calculation();
+        record.accepted.mentions = vec![Mention::Tag(tag.clone()), Mention::Collection(collection.clone())];
+        let before = state_after(&record, &thread());
+        let found = state(&before);
+        assert_eq!(found.mentioned_tags, [tag.to_string()]);
+        assert_eq!(found.mentioned_collections, [collection.to_string()]);
+        record.accepted.mentions.clear();
+        record.accepted.working.profile_state = Some(before);
+        let found = state(&state_after(&record, &thread()));
+        assert!(found.mentioned_tags.is_empty() && found.mentioned_collections.is_empty(), "{found:?}");
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! `folio ask`: a question to the assistant, whose answer has a type and sources.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use folio_client::{Answer, Question};
 use serde_json::{Value, json};
 
 use super::output::{Format, View};
 use super::{DataArguments, collection, tag};
 use crate::client::{Client, explain_error};
+use crate::terminal::printable;
 use crate::{documents, names};
+
+/// Maximum characters of the text of a model in an error.
+const RAW_TEXT_CHARS: usize = 1_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -61,7 +65,19 @@ async fn ask(client: &Client, arguments: &Arguments) -> Result<View> {
         model: arguments.model.clone().unwrap_or_default(),
         credit_budget: arguments.budget,
     };
-    Ok(view(&client.ask(question).await.map_err(|error| explain_error(&error))?))
+    Ok(view(&client.ask(question).await.map_err(|error| explain_failure(&error))?))
+}
+
+/// Returns the error of a question, with the beginning of the text that the model wrote instead of a typed answer.
+fn explain_failure(error: &folio_client::Error) -> anyhow::Error {
+    let explained = explain_error(error);
+    match error.detail("raw_text") {
+        Some(raw) if !raw.trim().is_empty() => {
+            let raw: String = printable(raw).chars().take(RAW_TEXT_CHARS).collect();
+            anyhow!("{explained:#}\nthe model wrote: {}", raw.trim())
+        }
+        _ => explained,
+    }
 }
 
 /// Returns the answer as a text with its sources.
@@ -96,6 +112,8 @@ fn list<'a>(answer: &'a Value, member: &str) -> impl Iterator<Item = &'a Value> 
 
 #[cfg(test)]
 mod tests {
+    use folio_proto::v1;
+
     use super::*;
 
     fn shown(text: &str, value: Value) -> String {
@@ -118,6 +136,23 @@ mod tests {
             shown("Risks.", answer),
             "Risks.\n- One\n- Two\n\n[1] report.docx, page 2: \"Export permissions\"\n\nContinue with --thread thr_1\n"
         );
+    }
+
+    #[test]
+    fn the_error_of_an_invalid_answer_contains_the_text_of_the_model() {
+        let raw = "division by zero\u{1b}[2J".to_owned();
+        let error = v1::Error {
+            code: "FAILED_PRECONDITION".to_owned(),
+            reason: "ANSWER_INVALID".to_owned(),
+            message: "the answer does not match".to_owned(),
+            details: [("raw_text".to_owned(), raw)].into(),
+            ..v1::Error::default()
+        };
+        let shown = explain_failure(&folio_client::Error::of_message(error.clone())).to_string();
+        assert_eq!(shown, "the answer does not match (ANSWER_INVALID)\nthe model wrote: division by zero\u{fffd}[2J");
+        let without = v1::Error { details: std::collections::BTreeMap::new(), ..error };
+        let shown = explain_failure(&folio_client::Error::of_message(without)).to_string();
+        assert_eq!(shown, "the answer does not match (ANSWER_INVALID)");
     }
 
     #[test]

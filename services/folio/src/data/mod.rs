@@ -35,6 +35,7 @@ pub(crate) mod stack;
 mod stack_agent;
 mod stack_changes;
 pub(crate) mod tag;
+pub(crate) mod thread;
 pub(crate) mod user;
 pub(crate) mod webhook;
 

@@ -19,6 +19,7 @@ mod passages;
 mod resources;
 mod stack_calls;
 mod stacks;
+mod tool_uses;
 mod tools;
 
 use std::convert::Infallible;

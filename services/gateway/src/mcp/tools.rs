@@ -22,6 +22,7 @@ use super::message::Failure;
 use super::passages;
 use super::stack_calls;
 use super::stacks;
+use super::tool_uses;
 
 const SEARCH_DOCUMENTS: &str = "search_documents";
 const GET_TURN: &str = "get_turn";
@@ -71,6 +72,8 @@ pub(super) async fn list(client: &Client) -> Result<Value, Failure> {
             Call it after an earlier call returned waiting_for_approval.";
         tools.push(tool(GET_TURN, text, (turn_id(), &["turn_id"]), true));
     }
+    let (declaration, log) = tool_uses::description();
+    tools.extend(may(declaration).then_some(log));
     if may(&CancelTurn::DECLARATION) {
         let text = "Cancels a call that waits for approval or runs. A call that waits blocks further calls about the \
             same document. Returns the state of the call.";
@@ -144,6 +147,7 @@ pub(super) async fn call(client: &Client, mut params: Map<String, Value>) -> Res
         stacks::FIND_STACK_CONFLICTS => stacks::conflicts(client, arguments).await,
         stack_calls::FILL_STACK => stack_calls::fill(client, arguments, &params).await?,
         GET_TURN => get_turn(client, arguments).await,
+        tool_uses::LIST_TOOL_USES => tool_uses::list(client, arguments).await,
         CANCEL_TURN => cancel_turn(client, arguments).await,
         _ => {
             let argument = if stack_calls::is_call(&name, &arguments)? { stack_calls::STACK } else { DOCUMENT };

@@ -181,6 +181,11 @@ fn text(error: &Error) -> String {
                 return format!("{} not found", capitalized(kind.trim_end_matches(" revision")));
             }
         }
+        Reason::AnswerInvalid => {
+            if let Some(raw) = error.details.get("raw_text") {
+                return format!("{}. The model wrote: {raw}", capitalized(&error.message));
+            }
+        }
         Reason::CreditExhausted => {
             if let (Some(need), Some(balance)) = (error.details.get("need"), error.details.get("balance")) {
                 return format!("Insufficient SPU credits: Required: {need}, Available: {balance}");

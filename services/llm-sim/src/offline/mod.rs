@@ -3,11 +3,14 @@
 //!
 //! Its input is that of any model: the system message, the conversation and the offered tools. A request to create a
 //! schema and a prompt and to extract leads to calls for help, validation, creation and extraction, which take
-//! rejections and errors into account. Images are named by their digests. For a structured response (`response_format`), it reads the document's text by
-//! rules ([`reading`]) and fills the schema by matching names to labels. It is deterministic and stateless.
+//! rejections and errors into account. The nodes of the assistant quote passages in typed answers, and questions about
+//! passages are answered by quotes. Images are named by their digests. For another structured response
+//! (`response_format`), it reads the document's text by rules ([`reading`]) and fills the schema by matching names to
+//! labels. It is deterministic and stateless.
 
 mod agent;
 mod fill;
+mod quotes;
 pub mod reading;
 mod schema;
 mod view;
@@ -25,7 +28,10 @@ pub(crate) fn answer(request: &ChatRequest) -> Answer {
         Some(format) if is_description(&format.schema) && !request.images().is_empty() => {
             Answer::text(describe(request.images()).to_string())
         }
-        Some(format) => Answer::text(extract(request, &format.schema).to_string()),
+        Some(format) => {
+            let quoted = quotes::answer(request, &format.schema);
+            Answer::text(quoted.unwrap_or_else(|| extract(request, &format.schema)).to_string())
+        }
         None => agent::answer(request),
     };
     Answer { thinking_form: ThinkingForm::ReasoningContent, ..answer }

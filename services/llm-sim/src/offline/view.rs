@@ -33,8 +33,20 @@ fn line<'a>(text: &'a str, label: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim).filter(|value| !value.is_empty())
 }
 
+/// Returns the step in the instructions of a node, which precede the schema of its answer. None: the request is not that of a node.
+pub(super) fn step(system: &str) -> Option<&str> {
+    let (instructions, _) = system.split_once("\n# Answer\n")?;
+    line(instructions, "Step:")
+}
+
+/// Returns the state of the profile in the working state.
+pub(super) fn profile_state(system: &str) -> Option<Value> {
+    let (_, working) = system.rsplit_once("# Working state")?;
+    serde_json::from_str(between(working, "state")?.trim()).ok()
+}
+
 /// Returns the text between `<mark>` and `</mark>`.
-fn between<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
+pub(super) fn between<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     let (_, after) = text.split_once(&format!("<{mark}>"))?;
     after.split_once(&format!("</{mark}>")).map(|(inner, _)| inner)
 }

@@ -58,6 +58,14 @@ async fn a_question_is_answered_once_and_its_conversation_continues() {
     }
     assert_eq!(http.get(&format!("{log}?turn_id=1")).await.status.as_u16(), 422);
 
+    server.model.answer(r#"{"intent_type": "qa", "confidence": 1, "reasoning": "A question."}"#);
+    server.model.answer("I cannot say.");
+    server.model.answer("I cannot say.");
+    let failed = http.json(Method::POST, &ask, &json!({ "question": "Who signed?" })).await;
+    assert!(!failed.status.is_success(), "{failed:?}");
+    let detail = failed.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.ends_with("AnswerResponse. The model wrote: I cannot say."), "{detail}");
+
     for body in [
         json!({ "question": " " }),
         json!({ "question": "a", "tag_ids": ["../../etc/passwd"] }),

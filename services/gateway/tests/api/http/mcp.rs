@@ -112,7 +112,7 @@ async fn every_message_needs_a_token_and_every_tool_its_role_and_scope() {
 
     let viewer = Http::new(&server, &server.user(&org, Role::Viewer).await);
     let tools = tool_names(&viewer).await;
-    let expected = [&SEARCH_TOOLS[..], &STACK_TOOLS, &["get_turn"]].concat();
+    let expected = [&SEARCH_TOOLS[..], &STACK_TOOLS, &["get_turn", "list_tool_uses"]].concat();
     assert_eq!(tools, expected, "a viewer runs no turns");
     assert_eq!(reason(&call(&viewer, "list_tags", json!({"document": document})).await), "ROLE_NOT_ALLOWED");
     let found = call(&viewer, "search_documents", json!({"name": "a"})).await;
@@ -158,7 +158,7 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
         assert_eq!(without(of_theirs, id), without(of_missing, other));
     };
     for tool in tool_names(&ours).await {
-        let others = [&SEARCH_TOOLS[..], &["ask", "get_turn", "cancel_turn"]].concat();
+        let others = [&SEARCH_TOOLS[..], &["ask", "get_turn", "list_tool_uses", "cancel_turn"]].concat();
         let of_stacks = [&STACK_TOOLS[..], &STACK_CALLS].concat();
         if others.contains(&tool.as_str()) || of_stacks.contains(&tool.as_str()) {
             continue;
@@ -176,6 +176,14 @@ async fn invariant_6_documents_turns_and_resources_of_another_organization_are_l
         let of_theirs = call(&ours, tool, json!({"turn_id": turn})).await;
         assert_eq!(reason(&of_theirs), "NOT_FOUND", "{tool}: {of_theirs}");
     }
+    let (thread, _) = turn.rsplit_once('.').unwrap();
+    let (missing_thread, _) = missing_turn.rsplit_once('.').unwrap();
+    let log = async |id: &str| call(&ours, "list_tool_uses", json!({"thread_id": id})).await;
+    let (of_theirs, of_missing) = (log(thread).await, log(missing_thread).await);
+    assert_eq!(reason(&of_theirs), "NOT_FOUND", "{of_theirs}");
+    same(&of_theirs, thread, &of_missing, missing_thread);
+    let own = call(&theirs, "list_tool_uses", json!({"thread_id": thread})).await;
+    assert_eq!(own["structuredContent"]["tool_uses"][0]["tool"], "list_tags", "{own}");
     let stacks = format!("/v0/orgs/{}/stacks", them.org);
     let stack =
         theirs.json(Method::POST, &stacks, &json!({"name": "Bills"})).await.json()["id"].as_str().unwrap().to_owned();

@@ -1,8 +1,10 @@
 //! Answers of the offline model in a chat.
 
+mod assistant;
 mod create;
 mod extraction;
 mod history;
+mod memory;
 mod questions;
 mod requests;
 
@@ -13,6 +15,9 @@ use crate::request::ChatRequest;
 use history::{Step, Steps};
 
 pub(super) fn answer(request: &ChatRequest) -> Answer {
+    if let Some(answer) = assistant::next(request).or_else(|| memory::summary(request)) {
+        return answer;
+    }
     if extraction::is_offered(request) {
         return extraction::next(request);
     }

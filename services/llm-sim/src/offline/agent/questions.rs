@@ -19,10 +19,7 @@ pub(super) fn answer(context: &Context<'_>, message: &str) -> Answer {
     if let Some(failed) = context.steps.newest().filter(|step| step.is_error()) {
         return Answer::text(format!("`{}` did not work: {}", failed.tool, failed.result_text()));
     }
-    let words = tokens(message);
-    let names = words.iter().filter_map(|word| canonical(word)).collect::<Vec<_>>();
-    let is_requested =
-        |label: &str| names_label(&words, label) || canonical(label).is_some_and(|name| names.contains(&name));
+    let is_requested = requested(message);
     let mut lines: Vec<String> = Vec::new();
     for (name, value) in context.view.extraction.iter().filter_map(|data| data.as_object()).flatten() {
         if is_requested(name) && !value.is_null() {
@@ -47,6 +44,13 @@ pub(super) fn answer(context: &Context<'_>, message: &str) -> Answer {
             images.iter().map(|digest| digest.chars().take(8).collect::<String>()).collect::<Vec<_>>().join(", ")
         )),
     }
+}
+
+/// Returns a test of labels: true if the message contains the words of a label, or a name with the same meaning.
+pub(super) fn requested(message: &str) -> impl Fn(&str) -> bool + use<> {
+    let words = tokens(message);
+    let names: Vec<&'static str> = words.iter().filter_map(|word| canonical(word)).collect();
+    move |label| names_label(&words, label) || canonical(label).is_some_and(|name| names.contains(&name))
 }
 
 /// Returns true if the words contain every word of a label, except the currency of its value ("Total EUR").
