@@ -34,7 +34,7 @@ impl JobKind for StackFillJobs {
         let part = part_of_item(&self.resources, &task.job, task.run.item).await?;
         let budget = part.clone().map(|part| self.resources.budget(&task.principal.org, part));
         let (document, input): (DocumentId, StackFillInput) = (task.subject()?.parse()?, task.job.read_input()?);
-        let started = start_fill(&self.resources, &task.principal, &task.job.id, &document, &input, part).await;
+        let started = start_fill(&self.resources, &task.principal, &task.run, &document, &input, part).await;
         let outcome = match started {
             Ok(FillStart::Done(outcome)) => Ok(outcome),
             Ok(FillStart::Run(run)) => self.run(&task, &run).await,

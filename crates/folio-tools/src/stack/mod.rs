@@ -8,6 +8,7 @@ mod aggregate;
 mod answer;
 mod ask;
 mod cells;
+mod claim;
 mod columns;
 mod complete;
 mod conflicts;
