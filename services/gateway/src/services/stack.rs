@@ -171,6 +171,7 @@ impl StackService for Api {
             stack_id: fields::id("stack_id", &request.stack_id)?,
             aggregates: request.aggregates.into_iter().enumerate().map(aggregate).collect::<Result<_>>()?,
             group_by: request.group_by,
+            filter: request.filter.into_iter().map(condition).collect::<Result<_>>()?,
             approved_only: request.approved_only,
         },
         answer
@@ -259,6 +260,11 @@ fn aggregate((index, aggregate): (usize, v1::TableAggregate)) -> Result<Requeste
     };
     let column = Some(aggregate.column).filter(|column| !column.is_empty());
     Ok(RequestedAggregate { function: function.as_str().to_owned(), column })
+}
+
+/// Parses the value of a column of a filter.
+fn condition((column, text): (String, String)) -> Result<(String, Value)> {
+    Ok((column, value("filter", &text)?))
 }
 
 fn number(count: u64) -> u32 {

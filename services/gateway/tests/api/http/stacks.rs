@@ -105,6 +105,13 @@ async fn cells_are_edited_reviewed_added_up_and_exported() {
     let value = json!({ "value": "0.3", "exact": true, "counted_rows": 2, "skipped_rows": 0, "unit": "EUR" });
     let group = json!({ "key": ["Acme"], "row_count": 2, "values": [value] });
     assert_eq!(answer, json!({ "groups": [group], "row_count": 2 }));
+    let filtered = json!({ "aggregates": [{ "function": "count" }], "filter": { "Total": 0.2, "vendor": "Acme" } });
+    let answer = table.post("ask", filtered).await;
+    assert_eq!(
+        (&answer["groups"][0]["values"][0]["value"], &answer["row_count"]),
+        (&json!("1"), &json!(2)),
+        "{answer}"
+    );
     let conflicts = table.post("conflicts", json!({ "key_columns": ["Vendor"] })).await;
     assert_eq!((&conflicts["total_count"], &conflicts["conflicts"][0]["column"]), (&json!(1), &json!("Total")));
 
