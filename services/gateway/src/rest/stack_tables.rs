@@ -56,7 +56,7 @@ struct CellBody {
 
 /// The row of a document.
 #[derive(Debug, Serialize, ToSchema)]
-struct RowBody {
+pub(super) struct RowBody {
     /// Identifies the row.
     id: String,
     /// The document.

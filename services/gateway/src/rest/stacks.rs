@@ -165,7 +165,7 @@ struct DocumentChange {
 
 /// A stack.
 #[derive(Debug, Serialize, ToSchema)]
-struct StackBody {
+pub(super) struct StackBody {
     /// Identifies the stack.
     id: String,
     /// The name.
