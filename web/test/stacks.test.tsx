@@ -386,7 +386,7 @@ test("an agent proposes columns in a thread of the stack, and the proposal is a 
   const call = { callId: "c1", name: "define_columns", argumentsJson: JSON.stringify({ columns: [{ name: HOSTILE, type: "number", unit: "EUR" }] }), needsApproval: true, access: v1.ToolAccess.READ_WRITE };
   const { user } = renderPage(fake.services({
     stack: { createStackThread: (request) => { threads.push(request); return { threadId: "thr_1" }; } },
-    thread: { listThreads: ({ filter }) => { filters.push(filter); return { threads: [{ threadId: "thr_0", title: "Invoices of another stack" }] }; }, getThread: () => ({ thread: { threadId: "thr_1" }, openTurn: { turnId: "trn_1", threadId: "thr_1", status: v1.TurnStatus.AWAITING_APPROVAL, pending: [call], approvableCallIds: ["c1"], nextEvent: 5n } }) },
+    thread: { listThreads: ({ filter }) => { filters.push(filter); return { threads: [] }; }, getThread: () => ({ thread: { threadId: "thr_1" }, openTurn: { turnId: "trn_1", threadId: "thr_1", status: v1.TurnStatus.AWAITING_APPROVAL, pending: [call], approvableCallIds: ["c1"], nextEvent: 5n } }) },
     model: { listModels: () => ({}) },
     tag: { listTags: () => ({}) },
     conversation: {
@@ -408,7 +408,7 @@ test("an agent proposes columns in a thread of the stack, and the proposal is a 
   expect(chats[0]).toMatchObject({ threadId: "thr_1", profile: "", documentIds: [] });
   expect(threads).toHaveLength(1);
   expect(threads[0]?.requestId).not.toBe(chats[0]?.requestId);
-  expect(filters[0]).toBe('title:"Invoices" profile=stack');
+  expect(filters[0]).toBe("stack=stk_1 profile=stack");
   expect(document.querySelector("img[src=x]")).toBeNull();
 });
 

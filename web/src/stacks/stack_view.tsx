@@ -40,7 +40,7 @@ function LoadedStack({ stack }: { readonly stack: v1.Stack }) {
   const panel = PANELS.find((known) => known === parameters.get("panel") && (known !== "agent" || mayChat)) ?? "table";
   const setPanel = (panel: string | null) => setParameters((before) => { before.set("panel", panel ?? "table"); return before; }, { replace: true });
   const createThread = useCallback(async (requestId: string) => (await api.service(v1.StackService).createStackThread({ stackId, requestId })).threadId, [api, stackId]);
-  const subject = useMemo(() => stackSubject(stackId, name, createThread), [stackId, name, createThread]);
+  const subject = useMemo(() => stackSubject(stackId, createThread), [stackId, createThread]);
   const close = () => setForm(undefined);
   return (
     <Stack gap="xs">
