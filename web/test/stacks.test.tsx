@@ -473,6 +473,13 @@ test("totals of the table are computed by groups", async () => {
   expect(document.querySelector("img[src=x]")).toBeNull();
 });
 
+test("a rule that selects too many documents is stated", async () => {
+  const fake = new FakeStack();
+  fake.stack = create(v1.StackSchema, { ...fake.stack, tooManyDocuments: true });
+  renderPage(fake.services(), "/stacks/stk_1");
+  expect(await screen.findByText("More than 10,000 documents fulfill the rule")).toBeTruthy();
+});
+
 test("the table is exported as a file", async () => {
   const fake = new FakeStack();
   const requests: v1.ExportTableRequest[] = [];

@@ -26,7 +26,7 @@ use folio_types::{
 use serde_json::{Value, json};
 
 use super::claim::claim_row;
-use super::unfilled;
+use super::{check_members, unfilled};
 use crate::document_text::check_ready;
 use crate::extraction::{CauseState, STORED_WITHIN, agent_model, cause_state};
 use crate::tool::ToolResources;
@@ -85,7 +85,7 @@ pub(super) fn thread_of(org: &OrgId, job: &JobId, document: &DocumentId) -> Thre
 ///
 /// # Errors
 /// `NO_TEXT` if the text of the document is not ready; `STORE_UNAVAILABLE` if the write that causes the item may be stored later;
-/// `JOB_OPEN` while another job fills the row.
+/// `JOB_OPEN` while another job fills the row; `TOO_LARGE` if the stack has too many members.
 pub async fn start_fill(
     resources: &ToolResources,
     principal: &Principal,
@@ -121,6 +121,7 @@ pub async fn start_fill(
     if missing_columns(stores, org, &stack, document).await?.is_empty() {
         return Ok(FillStart::Done(filled_as(&row)));
     }
+    check_members(stores, org, &stack).await?;
     let models = resources.models.catalogue(org).await?;
     let model = agent_model(&models, input.model.as_deref(), &[stack.model.as_deref()])?.to_owned();
     claim_row(stores, org, (&stack.id, document), run).await?;

@@ -565,7 +565,8 @@ pub(super) fn shown(stack: &v1::Stack) -> Value {
     json!({
         "stack_id": stack.stack_id, "name": stack.name, "description": stack.description, "members": members,
         "columns": stack.columns.iter().map(column).collect::<Vec<_>>(), "model": stack.model,
-        "auto_fill": stack.auto_fill.is_some(), "min_confidence": stack.review_rule.as_ref().map(|rule| rule.min_confidence),
+        "too_many_documents": stack.too_many_documents, "auto_fill": stack.auto_fill.is_some(),
+        "min_confidence": stack.review_rule.as_ref().map(|rule| rule.min_confidence),
         "complete_time": time(stack.complete_time.as_ref()), "created_by": stack.created_by,
         "create_time": time(stack.create_time.as_ref()), "update_time": time(stack.update_time.as_ref()),
         "etag": stack.etag,
