@@ -1,6 +1,7 @@
 //! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`],
-//! [`folio_storage::BudgetStore`], [`folio_storage::IndexHolderStore`], [`folio_storage::RowFillStore`], [`folio_storage::VectorCache`], [`folio_storage::LinkStore`],
-//! [`folio_storage::PassageStore`], [`folio_storage::MessageImageStore`] and [`folio_storage::ImageAnnotationStore`].
+//! [`folio_storage::BudgetStore`], [`folio_storage::IndexHolderStore`], [`folio_storage::RowFillStore`],
+//! [`folio_storage::VectorCache`], [`folio_storage::LinkStore`], [`folio_storage::PassageStore`],
+//! [`folio_storage::MessageImageStore`] and [`folio_storage::ImageAnnotationStore`].
 
 use folio_credit::{Budget, Share};
 use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, User};
