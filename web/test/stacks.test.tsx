@@ -11,7 +11,7 @@ import { fills } from "../src/stacks/queries.js";
 import { countText, rowFilterOf, serverFilter, withChanges } from "../src/stacks/rows.js";
 import { documentsOf } from "../src/stacks/stacks_view.js";
 import { fileName } from "../src/stacks/table_export.js";
-import { columnsFor, COUNT_ROWS, headingOf, isComplete, keyText, requestOf, resultText, withFunction } from "../src/stacks/totals.js";
+import { columnsFor, COUNT_ROWS, filterProblem, headingOf, isComplete, keyText, requestOf, resultText, withFunction } from "../src/stacks/totals.js";
 import { choose, refusal, renderPage, type Services } from "./page.js";
 
 const HOSTILE = `"><img src=x onerror="window.hacked=1">`;
@@ -434,13 +434,16 @@ test("conflicts are listed by key columns with their documents", async () => {
 });
 
 test("a question about a table accepts columns by their types, and its answer has the digits of the server", () => {
-  const columns = [{ name: "Vendor", type: TEXT }, { name: "Total", type: NUMBER }, { name: "Due", type: DATE }];
+  const columns = [{ name: "Vendor", type: TEXT }, { name: "Total", type: NUMBER }, { name: "Due", type: DATE }].map((column) => ({ ...column, enumValues: [] }));
   expect(["count", "sum", "average", "min", "max"].map((name) => columnsFor(name, columns).length)).toEqual([3, 1, 1, 2, 2]);
   const latest = { ...withFunction(COUNT_ROWS, "max", columns), column: "Due" };
   expect([withFunction(latest, "min", columns).column, withFunction(latest, "sum", columns).column]).toEqual(["Due", ""]);
   expect([isComplete(COUNT_ROWS), isComplete(withFunction(latest, "sum", columns)), isComplete(latest)]).toEqual([true, false, true]);
   expect([headingOf(COUNT_ROWS), headingOf(latest)]).toEqual(["Number", "Maximum of Due"]);
-  expect(requestOf({ ...latest, groupBy: ["Vendor"] })).toEqual({ aggregates: [{ function: v1.TableFunction.MAX, column: "Due" }], groupBy: ["Vendor"], approvedOnly: false });
+  expect(requestOf({ ...latest, groupBy: ["Vendor"] }, columns)).toEqual({ aggregates: [{ function: v1.TableFunction.MAX, column: "Due" }], groupBy: ["Vendor"], approvedOnly: false, filter: {} });
+  const filters = [["Vendor", " ACME "], ["Total", "7.50"], ["Total", ""], ["Total", "much"], ["Removed", "7"]].map(([filterColumn = "", filterText = ""]) => ({ ...COUNT_ROWS, filterColumn, filterText }));
+  expect(filters.map((question) => requestOf(question, columns).filter)).toEqual([{ Vendor: '"ACME"' }, { Total: "7.50" }, { Total: "null" }, { Total: '"much"' }, { Removed: '"7"' }]);
+  expect(filters.map((question) => filterProblem(question, columns) === "")).toEqual([true, true, true, false, true]);
   expect(['"ACME"', "true", "false", "7.50", "null"].map(keyText)).toEqual(["ACME", "Yes", "No", "7.50", "No value"]);
   const result = { value: "12345678901234567890.10", exact: true, unit: "EUR" };
   expect([resultText(result), resultText({ ...result, exact: false, unit: "" }), resultText({ ...result, value: "" }), resultText(undefined)]).toEqual(["12345678901234567890.10 EUR", "12345678901234567890.10 (rounded)", "No value", "No value"]);
@@ -463,11 +466,13 @@ test("totals of the table are computed by groups", async () => {
   expect(compute).toHaveProperty("disabled", true);
   await choose(user, screen.getByRole("combobox", { name: "Column" }), "Total");
   await choose(user, screen.getByRole("combobox", { name: "Group by" }), "Vendor");
+  await choose(user, screen.getByRole("combobox", { name: "Only rows with" }), "Vendor");
+  await user.type(screen.getByRole("textbox", { name: "Value" }), "ACME");
   await user.click(compute);
   const table = within(await screen.findByRole("table", { name: "Totals" }));
   expect([table.getByText(HOSTILE), table.getByText("0.30 EUR"), table.getByText("without 1 row that has no value"), table.getByText("Sum of Total")]).toHaveLength(4);
   expect(screen.getByText("Computed from 3 rows")).toBeTruthy();
-  expect(requests.map(({ aggregates, groupBy }) => [aggregates.map(({ function: name, column }) => [name, column]), groupBy])).toEqual([[[[v1.TableFunction.SUM, "Total"]], ["Vendor"]]]);
+  expect(requests.map(({ aggregates, groupBy, filter }) => [aggregates.map(({ function: name, column }) => [name, column]), groupBy, filter])).toEqual([[[[v1.TableFunction.SUM, "Total"]], ["Vendor"], { Vendor: '"ACME"' }]]);
   await user.click(compute);
   await waitFor(() => expect(requests).toHaveLength(2));
   expect(document.querySelector("img[src=x]")).toBeNull();

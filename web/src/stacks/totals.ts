@@ -1,6 +1,6 @@
 // Questions about all rows of a table, and the texts of their answers. No I/O.
 import { v1 } from "folio-client";
-import { textOf } from "./cells.js";
+import { textOf, valueOf } from "./cells.js";
 
 /** Maximum number of columns that group the rows. */
 export const GROUP_COLUMNS_MAX = 4;
@@ -25,9 +25,16 @@ export interface TotalsQuestion {
   readonly column: string;
   readonly groupBy: readonly string[];
   readonly approvedOnly: boolean;
+  /** The column that selects rows. Empty: all rows. */
+  readonly filterColumn: string;
+  /** The value of the selected rows as a text. Blank: rows without a value. */
+  readonly filterText: string;
 }
 
-export const COUNT_ROWS: TotalsQuestion = { name: "count", column: "", groupBy: [], approvedOnly: false };
+/** The part of a column that a question needs. */
+type QuestionColumn = Pick<v1.StackColumn, "name" | "type" | "enumValues">;
+
+export const COUNT_ROWS: TotalsQuestion = { name: "count", column: "", groupBy: [], approvedOnly: false, filterColumn: "", filterText: "" };
 
 /** Returns the columns that a function accepts. */
 export function columnsFor(name: string, columns: readonly Pick<v1.StackColumn, "name" | "type">[]): string[] {
@@ -45,10 +52,22 @@ export function isComplete({ name, column }: TotalsQuestion): boolean {
   return column !== "" || name === COUNT_ROWS.name;
 }
 
+/** Returns the problem of the value that selects rows. Empty: it is valid. */
+export function filterProblem({ filterColumn, filterText }: TotalsQuestion, columns: readonly QuestionColumn[]): string {
+  const column = columns.find((one) => one.name === filterColumn);
+  const value = column && valueOf(column, filterText);
+  return value !== undefined && "problem" in value ? value.problem : "";
+}
+
 /** Returns the request without the id of the stack. */
-export function requestOf({ name, column, groupBy, approvedOnly }: TotalsQuestion) {
+export function requestOf({ name, column, groupBy, approvedOnly, filterColumn, filterText }: TotalsQuestion, columns: readonly QuestionColumn[]) {
   const found = FUNCTIONS.find((known) => known.name === name)?.function ?? COUNT;
-  return { aggregates: [{ function: found, column }], groupBy: [...groupBy], approvedOnly };
+  const filtered = columns.find((one) => one.name === filterColumn);
+  const value = filtered && valueOf(filtered, filterText);
+  // The server refuses a column that the table no longer has, and a value of another type.
+  const json = value !== undefined && "json" in value ? value.json : JSON.stringify(filterText);
+  const filter = filterColumn === "" ? {} : { [filterColumn]: json || "null" };
+  return { aggregates: [{ function: found, column }], groupBy: [...groupBy], approvedOnly, filter };
 }
 
 /** Returns the heading of the results. */

@@ -51,8 +51,8 @@ pub(super) async fn claim_row(
     Err(Error::unavailable(Reason::StoreUnavailable, "several jobs begin to fill a row at the same time"))
 }
 
-/// Returns true if an attempt may still run its turn. The job is read first: its item runs from before the start of the turn until the
-/// turn is open or over.
+/// Returns true if an attempt may still run its turn. The job is read first: its item runs from before the start of the turn until
+/// the turn is open or over.
 async fn is_active(stores: &Stores, org: &OrgId, document: &DocumentId, attempt: &RowFill) -> Result<bool> {
     let job = stores.jobs.header(org, &attempt.job).await?;
     let runs_item = job.is_some_and(|job| {

@@ -80,8 +80,8 @@ pub(super) fn thread_of(org: &OrgId, job: &JobId, document: &DocumentId) -> Thre
     ThreadId::derive(&["row of a stack", org.as_str(), job.as_str(), document.as_str()])
 }
 
-/// Starts an attempt of an item: claims the row, and creates the thread of its turn. An item without missing cells, or whose document is no longer a member, is done.
-/// `budget_part`: the part of a credit budget that pays for the turn.
+/// Starts an attempt of an item: claims the row, and creates the thread of its turn. An item without missing cells, or whose document is
+/// no longer a member, is done. `budget_part`: the part of a credit budget that pays for the turn.
 ///
 /// # Errors
 /// `NO_TEXT` if the text of the document is not ready; `STORE_UNAVAILABLE` if the write that causes the item may be stored later;
