@@ -426,7 +426,7 @@ async fn delays_no_other_item(error: &Error, waits_for: WaitReason) {
     sandbox.environment.advance(Duration::from_secs(60));
     sandbox.wait(&job, "the second item ends", |header| waits(header) && header.progress().done == 2).await;
     sandbox.kind.set("one", None);
-    sandbox.environment.advance(Duration::from_secs(60));
+    sandbox.environment.advance(Duration::from_secs(600));
     let ended = sandbox.wait_for_end(&job).await;
     assert_eq!((&ended.state, ended.items[0].failures), (&JobState::Completed, 0));
     jobs.stop().await;
