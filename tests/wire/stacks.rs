@@ -64,6 +64,7 @@ async fn the_command_line_serves_a_table_from_the_proposal_of_its_columns_to_its
     }
     stack(&[&["set"][..], &row, &["Total", "957.5"]].concat());
     assert_eq!(stack(&["ask", "bills", "sum:Total"])[0]["sum:Total"], "957.5 EUR");
+    assert_eq!(stack(&["ask", "bills", "count", "--where", "Total=957.50"])[0]["count"], "1");
 
     std::fs::write(folder.join("column.json"), r#"{"name": "Gross", "type": "number"}"#).unwrap();
     assert_eq!(stack(&["column", "bills", "total", "column.json"])["columns"][1]["name"], "Gross");

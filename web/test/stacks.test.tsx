@@ -11,6 +11,7 @@ import { fills } from "../src/stacks/queries.js";
 import { countText, rowFilterOf, serverFilter, withChanges } from "../src/stacks/rows.js";
 import { documentsOf } from "../src/stacks/stacks_view.js";
 import { fileName } from "../src/stacks/table_export.js";
+import { columnsFor, COUNT_ROWS, filterProblem, headingOf, isComplete, keyText, requestOf, resultText, withFunction } from "../src/stacks/totals.js";
 import { choose, refusal, renderPage, type Services } from "./page.js";
 
 const HOSTILE = `"><img src=x onerror="window.hacked=1">`;
@@ -386,7 +387,7 @@ test("an agent proposes columns in a thread of the stack, and the proposal is a 
   const call = { callId: "c1", name: "define_columns", argumentsJson: JSON.stringify({ columns: [{ name: HOSTILE, type: "number", unit: "EUR" }] }), needsApproval: true, access: v1.ToolAccess.READ_WRITE };
   const { user } = renderPage(fake.services({
     stack: { createStackThread: (request) => { threads.push(request); return { threadId: "thr_1" }; } },
-    thread: { listThreads: ({ filter }) => { filters.push(filter); return { threads: [{ threadId: "thr_0", title: "Invoices of another stack" }] }; }, getThread: () => ({ thread: { threadId: "thr_1" }, openTurn: { turnId: "trn_1", threadId: "thr_1", status: v1.TurnStatus.AWAITING_APPROVAL, pending: [call], approvableCallIds: ["c1"], nextEvent: 5n } }) },
+    thread: { listThreads: ({ filter }) => { filters.push(filter); return { threads: [] }; }, getThread: () => ({ thread: { threadId: "thr_1" }, openTurn: { turnId: "trn_1", threadId: "thr_1", status: v1.TurnStatus.AWAITING_APPROVAL, pending: [call], approvableCallIds: ["c1"], nextEvent: 5n } }) },
     model: { listModels: () => ({}) },
     tag: { listTags: () => ({}) },
     conversation: {
@@ -408,7 +409,7 @@ test("an agent proposes columns in a thread of the stack, and the proposal is a 
   expect(chats[0]).toMatchObject({ threadId: "thr_1", profile: "", documentIds: [] });
   expect(threads).toHaveLength(1);
   expect(threads[0]?.requestId).not.toBe(chats[0]?.requestId);
-  expect(filters[0]).toBe('title:"Invoices" profile=stack');
+  expect(filters[0]).toBe("stack=stk_1 profile=stack");
   expect(document.querySelector("img[src=x]")).toBeNull();
 });
 
@@ -430,6 +431,58 @@ test("conflicts are listed by key columns with their documents", async () => {
   expect([table.getByText(HOSTILE), table.getByText("and 6 more")]).toHaveLength(2);
   await waitFor(() => expect(table.getAllByRole("link").map((link) => link.getAttribute("href"))).toEqual(["/documents/doc_1", "/documents/doc_2", "/documents/doc_3", "/documents/doc_5"]));
   expect(requests.map(({ keyColumns }) => keyColumns)).toEqual([["Vendor"]]);
+});
+
+test("a question about a table accepts columns by their types, and its answer has the digits of the server", () => {
+  const columns = [{ name: "Vendor", type: TEXT }, { name: "Total", type: NUMBER }, { name: "Due", type: DATE }].map((column) => ({ ...column, enumValues: [] }));
+  expect(["count", "sum", "average", "min", "max"].map((name) => columnsFor(name, columns).length)).toEqual([3, 1, 1, 2, 2]);
+  const latest = { ...withFunction(COUNT_ROWS, "max", columns), column: "Due" };
+  expect([withFunction(latest, "min", columns).column, withFunction(latest, "sum", columns).column]).toEqual(["Due", ""]);
+  expect([isComplete(COUNT_ROWS), isComplete(withFunction(latest, "sum", columns)), isComplete(latest)]).toEqual([true, false, true]);
+  expect([headingOf(COUNT_ROWS), headingOf(latest)]).toEqual(["Number", "Maximum of Due"]);
+  expect(requestOf({ ...latest, groupBy: ["Vendor"] }, columns)).toEqual({ aggregates: [{ function: v1.TableFunction.MAX, column: "Due" }], groupBy: ["Vendor"], approvedOnly: false, filter: {} });
+  const filters = [["Vendor", " ACME "], ["Total", "7.50"], ["Total", ""], ["Total", "much"], ["Removed", "7"]].map(([filterColumn = "", filterText = ""]) => ({ ...COUNT_ROWS, filterColumn, filterText }));
+  expect(filters.map((question) => requestOf(question, columns).filter)).toEqual([{ Vendor: '"ACME"' }, { Total: "7.50" }, { Total: "null" }, { Total: '"much"' }, { Removed: '"7"' }]);
+  expect(filters.map((question) => filterProblem(question, columns) === "")).toEqual([true, true, true, false, true]);
+  expect(['"ACME"', "true", "false", "7.50", "null"].map(keyText)).toEqual(["ACME", "Yes", "No", "7.50", "No value"]);
+  const result = { value: "12345678901234567890.10", exact: true, unit: "EUR" };
+  expect([resultText(result), resultText({ ...result, exact: false, unit: "" }), resultText({ ...result, value: "" }), resultText(undefined)]).toEqual(["12345678901234567890.10 EUR", "12345678901234567890.10 (rounded)", "No value", "No value"]);
+});
+
+test("totals of the table are computed by groups", async () => {
+  const fake = new FakeStack();
+  const requests: v1.AskTableRequest[] = [];
+  const { user } = renderPage(fake.services({
+    stack: {
+      askTable: (request) => {
+        requests.push(request);
+        return { groups: [{ keyJson: [JSON.stringify(HOSTILE)], rowCount: 3, values: [{ value: "0.30", exact: true, countedRows: 2, skippedRows: 1, unit: "EUR" }] }], rowCount: 3 };
+      },
+    },
+  }), "/stacks/stk_1");
+  await user.click(await screen.findByRole("button", { name: "Totals" }));
+  const compute = await screen.findByRole("button", { name: "Compute" });
+  await choose(user, screen.getByRole("combobox", { name: "Function" }), "Sum");
+  expect(compute).toHaveProperty("disabled", true);
+  await choose(user, screen.getByRole("combobox", { name: "Column" }), "Total");
+  await choose(user, screen.getByRole("combobox", { name: "Group by" }), "Vendor");
+  await choose(user, screen.getByRole("combobox", { name: "Only rows with" }), "Vendor");
+  await user.type(screen.getByRole("textbox", { name: "Value" }), "ACME");
+  await user.click(compute);
+  const table = within(await screen.findByRole("table", { name: "Totals" }));
+  expect([table.getByText(HOSTILE), table.getByText("0.30 EUR"), table.getByText("without 1 row that has no value"), table.getByText("Sum of Total")]).toHaveLength(4);
+  expect(screen.getByText("Computed from 3 rows")).toBeTruthy();
+  expect(requests.map(({ aggregates, groupBy, filter }) => [aggregates.map(({ function: name, column }) => [name, column]), groupBy, filter])).toEqual([[[[v1.TableFunction.SUM, "Total"]], ["Vendor"], { Vendor: '"ACME"' }]]);
+  await user.click(compute);
+  await waitFor(() => expect(requests).toHaveLength(2));
+  expect(document.querySelector("img[src=x]")).toBeNull();
+});
+
+test("a rule that selects too many documents is stated", async () => {
+  const fake = new FakeStack();
+  fake.stack = create(v1.StackSchema, { ...fake.stack, tooManyDocuments: true });
+  renderPage(fake.services(), "/stacks/stk_1");
+  expect(await screen.findByText("More than 10,000 documents fulfill the rule")).toBeTruthy();
 });
 
 test("the table is exported as a file", async () => {

@@ -10,8 +10,8 @@ use folio_types::access::Principal;
 use folio_types::op::OpKey;
 use folio_types::profile::Subject;
 use folio_types::{
-    BudgetPart, Digest, DocumentId, Error, Incarnation, JobId, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId,
-    UnknownFields, UserId,
+    BudgetPart, Digest, DocumentId, Error, Incarnation, JobId, OrgId, RequestId, Result, StackId, ThreadId, Timestamp,
+    TurnId, UnknownFields, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -138,6 +138,9 @@ impl ThreadHeader {
         let mut terms: BTreeSet<String> = self.references().map(|id| term("of", id)).collect();
         terms.insert(term("user", &self.user));
         terms.insert(term("profile", &self.profile));
+        if let Some(Subject::Stack(stack)) = &self.subject {
+            terms.insert(term("stack", stack));
+        }
         ListRow { id: self.id.to_string(), name: self.title.clone(), terms, ..ListRow::default() }
     }
 
@@ -304,17 +307,20 @@ pub struct ThreadFilter {
     pub user: Option<UserId>,
     pub document: Option<DocumentId>,
     pub profile: Option<String>,
+    /// The stack that is the subject.
+    pub stack: Option<StackId>,
     /// Substring of the title, case-insensitive.
     pub title_search: Option<String>,
 }
 
 impl ThreadFilter {
     pub fn conditions(&self) -> Vec<Condition> {
-        let Self { user, document, profile, title_search } = self;
+        let Self { user, document, profile, stack, title_search } = self;
         let user = user.iter().map(|user| term("user", user));
         let document = document.iter().map(|document| term("of", document));
         let profile = profile.iter().map(|profile| term("profile", profile));
-        let terms = user.chain(document).chain(profile).map(|term| Condition::AnyTerm(vec![term]));
+        let stack = stack.iter().map(|stack| term("stack", stack));
+        let terms = user.chain(document).chain(profile).chain(stack).map(|term| Condition::AnyTerm(vec![term]));
         terms.chain(Condition::name_search(title_search.as_ref())).collect()
     }
 }

@@ -61,7 +61,8 @@ pub trait JobKind: Send + Sync {
     /// attempts, and model calls under [`ItemRun::ledger_key`].
     ///
     /// # Errors
-    /// A lack of credit or capacity makes the job wait. Another retriable error repeats the item a few times.
+    /// A lack of credit or capacity makes the job wait. An item that waits for decisions or for another job (`JOB_OPEN`) delays no
+    /// other item. Another retriable error repeats the item a few times.
     async fn run_item(&self, task: ItemTask) -> Result<Value>;
 
     /// Ends the work that the items of the current page left open. The sweep calls it for each ended job before the job leaves the
@@ -76,6 +77,11 @@ pub trait JobKind: Send + Sync {
     }
 }
 
+/// Returns true if only the item waits, so that others of its job may run: for decisions, or for another job.
+pub(crate) fn is_wait_of_item(error: &Error) -> bool {
+    matches!(error.reason, Reason::TurnPending | Reason::JobOpen)
+}
+
 /// Returns the reason for which a job waits after an error of an item. None: the attempt failed.
 pub fn wait_reason(error: &Error) -> Option<WaitReason> {
     match error.reason {
@@ -83,6 +89,8 @@ pub fn wait_reason(error: &Error) -> Option<WaitReason> {
         Reason::QuotaExceeded | Reason::Overloaded | Reason::QueueFull | Reason::ModelRateLimited => {
             Some(WaitReason::Limit)
         }
+        // Another job does the work of the item.
+        Reason::JobOpen => Some(WaitReason::Limit),
         // Without an attempt, the delivery ends.
         Reason::WebhookFailed if error.is_retriable() => Some(WaitReason::Limit),
         Reason::StoreUnavailable | Reason::ModelUnavailable => Some(WaitReason::Store),

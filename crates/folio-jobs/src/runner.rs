@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-use crate::kind::wait_reason;
+use crate::kind::{is_wait_of_item, wait_reason};
 use crate::shared::{Key, Shared};
 use crate::{ItemTask, JobKind};
 
@@ -69,8 +69,8 @@ struct Running {
     attempts: HashMap<task::Id, Attempt>,
     /// The indexes of the items that pause.
     paused: HashMap<task::Id, usize>,
-    /// The items that wait for decisions, by index. They are attempted again after the job has waited.
-    undecided: BTreeMap<usize, Error>,
+    /// The items that wait for decisions or for another job, by index. They are attempted again after the job has waited.
+    postponed: BTreeMap<usize, (WaitReason, Error)>,
     /// The wait for credit, capacity or a store. No further attempt starts, and the job waits once the others have ended.
     wait: Option<(WaitReason, Error, Option<ItemOutcome>)>,
 }
@@ -118,8 +118,8 @@ impl Runner<'_> {
             if running.tasks.is_empty() {
                 // A node that drains leaves the other items to the next owner.
                 let has_startable = self.startable_item(&running).is_some();
-                let undecided = running.undecided.into_values().next().filter(|_| !has_startable);
-                let wait = running.wait.or_else(|| undecided.map(|error| (WaitReason::Approval, error, None)));
+                let postponed = running.postponed.into_values().next().filter(|_| !has_startable);
+                let wait = running.wait.or_else(|| postponed.map(|(reason, error)| (reason, error, None)));
                 return match wait {
                     None => Ok(()),
                     Some((reason, error, outcome)) => {
@@ -170,7 +170,7 @@ impl Runner<'_> {
     fn startable_item(&self, running: &Running) -> Option<usize> {
         let startable = |(index, item): (usize, &JobItem)| {
             let is_delayed =
-                running.undecided.contains_key(&index) || running.paused.values().any(|paused| *paused == index);
+                running.postponed.contains_key(&index) || running.paused.values().any(|paused| *paused == index);
             (item.state == ItemState::Pending && !is_delayed).then_some(index)
         };
         self.header.items.iter().enumerate().find_map(startable)
@@ -212,7 +212,7 @@ impl Runner<'_> {
     }
 
     /// Ends a failed attempt. `outcome`: the record of the attempt. An item that lacks credit or capacity which other attempts
-    /// may use is postponed, and so is an item that waits for decisions while another one can run. An item for which the job
+    /// may use is postponed, and so is an item that waits for decisions or for another job while another one can run. An item for which the job
     /// waits remains running until the other attempts have ended, because the wait interrupts them.
     async fn handle_failure(
         &mut self,
@@ -224,9 +224,11 @@ impl Runner<'_> {
         if let Some(reason) = wait_reason(&error) {
             let has_running = !running.attempts.is_empty();
             match reason {
-                WaitReason::Credit | WaitReason::Limit if has_running => self.items_max = running.attempts.len(),
-                WaitReason::Approval if has_running || self.startable_item(running).is_some() => {
-                    running.undecided.insert(index, error);
+                _ if is_wait_of_item(&error) && (has_running || self.startable_item(running).is_some()) => {
+                    running.postponed.insert(index, (reason, error));
+                }
+                WaitReason::Credit | WaitReason::Limit if has_running && !is_wait_of_item(&error) => {
+                    self.items_max = running.attempts.len();
                 }
                 _ => {
                     running.wait.get_or_insert((reason, error, outcome));

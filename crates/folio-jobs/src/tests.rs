@@ -401,18 +401,24 @@ async fn an_item_without_capacity_is_postponed_while_others_run() {
 }
 
 #[tokio::test]
-async fn an_item_that_waits_for_decisions_delays_no_other_item() {
+async fn an_item_that_waits_for_decisions_or_another_job_delays_no_other_item() {
+    for (reason, waits_for) in [(Reason::TurnPending, WaitReason::Approval), (Reason::JobOpen, WaitReason::Limit)] {
+        delays_no_other_item(&Error::precondition(reason, "the item waits"), waits_for).await;
+    }
+}
+
+/// Runs a job with two items that wait, and one that ends.
+async fn delays_no_other_item(error: &Error, waits_for: WaitReason) {
     let sandbox = Sandbox::new();
-    let undecided = Error::precondition(Reason::TurnPending, "a call waits for an approval");
     for item in ["one", "two"] {
-        sandbox.kind.set(item, Some(Script::Fail(undecided.clone())));
+        sandbox.kind.set(item, Some(Script::Fail(error.clone())));
     }
     let limits = JobLimits { items_running_max: 1, ..JobLimits::default() };
     let jobs = Jobs::start(sandbox.dependencies("a"), Options { limits, ..options() }).await.unwrap();
     let job = sandbox.create("j", &["one", "two", "three"]).await;
     let waits = |header: &JobHeader| matches!(header.state, JobState::Waiting { .. });
     let waiting = sandbox.wait(&job, "the job waits", waits).await;
-    assert!(matches!(&waiting.state, JobState::Waiting { reason: WaitReason::Approval, .. }), "{waiting:?}");
+    assert!(matches!(&waiting.state, JobState::Waiting { reason, .. } if *reason == waits_for), "{waiting:?}");
     let items: Vec<_> = waiting.items.iter().map(|item| (&item.state, item.attempt, item.failures)).collect();
     let pending = (&ItemState::Pending, 1, 0);
     assert_eq!(items, [pending, pending, (&ItemState::Done, 1, 0)], "each item was attempted once");
@@ -420,7 +426,7 @@ async fn an_item_that_waits_for_decisions_delays_no_other_item() {
     sandbox.environment.advance(Duration::from_secs(60));
     sandbox.wait(&job, "the second item ends", |header| waits(header) && header.progress().done == 2).await;
     sandbox.kind.set("one", None);
-    sandbox.environment.advance(Duration::from_secs(60));
+    sandbox.environment.advance(Duration::from_secs(600));
     let ended = sandbox.wait_for_end(&job).await;
     assert_eq!((&ended.state, ended.items[0].failures), (&JobState::Completed, 0));
     jobs.stop().await;

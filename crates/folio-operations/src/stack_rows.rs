@@ -6,7 +6,7 @@ use folio_resources::{
     CellEdit, CellState, Column, CreationPeriod, Document, FieldDecision, STACK_COLUMNS_MAX, Stack, StackRow,
     StackRowChange, StackRowFilter, StackRowId,
 };
-use folio_tools::stack::{TableRow, with_documents};
+use folio_tools::stack::{TableRow, check_members, with_documents};
 use folio_types::op::{Expected, OpKey, Write};
 use folio_types::page::{Order, Page};
 use folio_types::{Digest, DocumentId, Error, Etag, Result, StackId, Timestamp};
@@ -142,7 +142,7 @@ impl Operation for UpdateStackCell {
         let columns = stack.columns.clone();
         let edit = CellEdit { column: column.number, revision: column.revision, value, columns };
         let id = StackRowId::of(&stack.id, &document.id);
-        create_row(context, &stack.id, &document.id).await?;
+        create_row(context, &stack, &document.id).await?;
         let change = StackRowChange::Edit(edit);
         let update = |_: StackRow| std::future::ready(Ok(change.clone()));
         context.request.update(context.stores(), &id, self.etag, update).await?;
@@ -150,13 +150,14 @@ impl Operation for UpdateStackCell {
     }
 }
 
-/// Creates the row of a document if there is none.
-async fn create_row(context: &Context, stack: &StackId, document: &DocumentId) -> Result<()> {
+/// Creates the row of a document if there is none. Error: `TOO_LARGE` if the stack has too many members.
+async fn create_row(context: &Context, stack: &Stack, document: &DocumentId) -> Result<()> {
     let (rows, principal, id) =
-        (context.stores().of::<StackRow>(), context.principal(), StackRowId::of(stack, document));
+        (context.stores().of::<StackRow>(), context.principal(), StackRowId::of(&stack.id, document));
     if rows.get(&principal.org, &id).await?.is_some() {
         return Ok(());
     }
+    check_members(context.stores(), &principal.org, stack).await?;
     let content = json!({ "row": id, "request": context.request.id() });
     let digest = Digest::of_json(&content);
     let write = Write {
@@ -166,7 +167,7 @@ async fn create_row(context: &Context, stack: &StackId, document: &DocumentId) -
         by: principal.user.clone(),
         at: context.request.received_at(),
         expected: Expected::Absent,
-        change: StackRowChange::Create { stack: stack.clone(), document: document.clone() },
+        change: StackRowChange::Create { stack: stack.id.clone(), document: document.clone() },
     };
     // Another request may have created the row meanwhile.
     rows.decide(&id, write).await.map(drop)

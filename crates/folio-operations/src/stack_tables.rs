@@ -1,6 +1,6 @@
 //! Aggregates, conflicts, changes and exports of the table of a stack.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use folio_types::{Error, OrgId, Result, StackId};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::context::Context;
@@ -44,6 +45,8 @@ pub struct AskTable {
     /// Names of functions with the names of columns.
     pub aggregates: Vec<RequestedAggregate>,
     pub group_by: Vec<String>,
+    /// Values by the names of columns: only rows with exactly these values count. Null: rows without a value that counts.
+    pub filter: BTreeMap<String, Value>,
     pub approved_only: bool,
 }
 
@@ -69,8 +72,8 @@ impl Operation for AskTable {
             })?;
             aggregates.push(Aggregate { function, column });
         }
-        let (group_by, approved_only) = (self.group_by, self.approved_only);
-        let query = TableQuery { group_by, aggregates, approved_only, ..TableQuery::default() };
+        let (group_by, filter, approved_only) = (self.group_by, self.filter, self.approved_only);
+        let query = TableQuery { group_by, aggregates, filter, approved_only };
         query.check()?;
         let stack: Stack = context.find(&self.stack_id).await?;
         // The rows of the whole table are read.

@@ -25,7 +25,7 @@ use crate::declaration::{Declaration, Quota, service};
 use crate::filter;
 use crate::jobs::JobView;
 use crate::list::LARGE_PAGE_MAX;
-use crate::operation::{Operation, delete_operation, get_operation, list_operation, outcome_as_job_id};
+use crate::operation::{Operation, delete_operation, list_operation, outcome_as_job_id};
 use crate::stack_rows::{GetStackRow, ListStackRows, ReviewStackCells, UpdateStackCell};
 use crate::stack_tables::{AskTable, ExportTable, GetStackConflicts, WatchTable};
 
@@ -110,8 +110,30 @@ fn checked_auto_fill(auto_fill: Option<AutoFill>) -> Result<Option<AutoFill>> {
     Ok(auto_fill)
 }
 
-get_operation! {
-    GetStack { stack_id: StackId } -> Stack
+/// A stack with its state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StackView {
+    pub stack: Stack,
+    /// True if more documents fulfill the rule than a table has rows. No row is then created or filled.
+    pub has_too_many_documents: bool,
+}
+
+/// Returns a stack.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetStack {
+    pub stack_id: StackId,
+}
+
+impl Operation for GetStack {
+    const DECLARATION: Declaration = SERVICE.read("GetStack");
+    type Output = StackView;
+
+    async fn run(self, context: &Context) -> Result<StackView> {
+        let stack: Stack = context.find(&self.stack_id).await?;
+        let org = &context.principal().org;
+        let has_too_many_documents = stack::has_too_many_members(context.stores(), org, &stack).await?;
+        Ok(StackView { stack, has_too_many_documents })
+    }
 }
 
 list_operation! {

@@ -121,7 +121,8 @@ fn thread_filter(principal: &Principal, text: &str) -> Result<ThreadFilter> {
             "document" => filter::set_once(&mut filter.document, &condition, condition.id()?)?,
             "profile" => filter::set_once(&mut filter.profile, &condition, fields::word("filter", &condition.value)?)?,
             "user" => filter::set_once(&mut filter.user, &condition, condition.id()?)?,
-            _ => return Err(filter::unknown_field(&condition, "title, document, profile and user")),
+            "stack" => filter::set_once(&mut filter.stack, &condition, condition.id()?)?,
+            _ => return Err(filter::unknown_field(&condition, "title, document, profile, stack and user")),
         }
     }
     if principal.role < Role::Admin {

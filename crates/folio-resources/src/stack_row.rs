@@ -24,6 +24,7 @@ use crate::{Citation, Column, Condition, CreationPeriod, FieldDecision, ListRow,
 
 /// Maximum number of rows of a table.
 // proto: Stack "at most {} documents"
+// proto: Stack.too_many_documents "more than {} documents"
 // proto: UpdateStackRequest.add_document_ids "at most {} documents"
 pub const STACK_ROWS_MAX: usize = 10_000;
 

@@ -1,15 +1,16 @@
 //! Conformance suite of [`folio_storage::RowStore`], [`folio_storage::AccessStore`], [`folio_storage::AccountStore`],
-//! [`folio_storage::BudgetStore`], [`folio_storage::IndexHolderStore`], [`folio_storage::VectorCache`], [`folio_storage::LinkStore`],
-//! [`folio_storage::PassageStore`], [`folio_storage::MessageImageStore`] and [`folio_storage::ImageAnnotationStore`].
+//! [`folio_storage::BudgetStore`], [`folio_storage::IndexHolderStore`], [`folio_storage::RowFillStore`],
+//! [`folio_storage::VectorCache`], [`folio_storage::LinkStore`], [`folio_storage::PassageStore`],
+//! [`folio_storage::MessageImageStore`] and [`folio_storage::ImageAnnotationStore`].
 
 use folio_credit::{Budget, Share};
 use folio_resources::{Member, MemberWrite, PasswordHash, SESSIONS_MAX, Session, User};
-use folio_storage::value::IndexHolder;
+use folio_storage::value::{IndexHolder, RowFill};
 use folio_storage::{ConditionalRow, VectorKey};
 use folio_types::access::Role;
 use folio_types::{
-    BudgetPart, BudgetRoot, BudgetUse, DocumentId, JobId, OrgId, SessionToken, System, ThreadId, TokenId, TurnId,
-    UserId,
+    BudgetPart, BudgetRoot, BudgetUse, DocumentId, JobId, OrgId, SessionToken, StackId, System, ThreadId, TokenId,
+    TurnId, UserId,
 };
 
 use super::context::Context;
@@ -26,6 +27,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     vectors(context).await?;
     links::suite(context).await?;
     index_holders(context).await?;
+    row_fills(context).await?;
     super::passages::check_passages(context).await?;
     check_images(context).await
 }
@@ -322,6 +324,33 @@ async fn index_holders(context: &Context) -> Outcome {
     store.claim(org, "a:1").await?;
     check!(!store.complete(org, "a:1", 4).await?, "an index that another node replaced during its rebuild is complete");
     same!(store.holder(&context.other()).await?, None, "the holder of the index of another organization");
+    Ok(())
+}
+
+/// Of the attempts that read the same record of a row, one is recorded. Records are removed with their document.
+async fn row_fills(context: &Context) -> Outcome {
+    let (store, org) = (context.stores.row_fills(), &context.org);
+    let [stack, other] = ["a", "b"].map(|name| StackId::derive(&[name, org.as_str()]));
+    let [document, kept] = ["first", "second"].map(|name| DocumentId::derive(&[name, org.as_str()]));
+    let attempt = |job: &str, attempt| RowFill { job: JobId::derive(&[job, org.as_str()]), epoch: 1, attempt };
+    let row = (&stack, &document);
+    same!(store.last(org, &stack, &document).await?, None, "the attempt for a row that no job has filled");
+    check!(store.record(org, row, None, &attempt("one", 1)).await?, "a first attempt was refused");
+    check!(!store.record(org, row, None, &attempt("two", 1)).await?, "two first attempts were recorded");
+    let first = store.last(org, &stack, &document).await?;
+    same!(first.as_ref().map(|last| &last.fill), Some(&attempt("one", 1)), "the recorded attempt");
+    check!(store.record(org, row, first.clone(), &attempt("one", 2)).await?, "a second attempt was refused");
+    check!(!store.record(org, row, first, &attempt("two", 1)).await?, "an attempt replaced one that it had not read");
+    for (stack, document) in [(&other, &document), (&stack, &kept)] {
+        same!(store.last(org, stack, document).await?, None, "the attempt for another row");
+        check!(store.record(org, (stack, document), None, &attempt("two", 1)).await?, "an attempt was refused");
+    }
+    same!(store.last(&context.other(), &stack, &document).await?, None, "the attempt of another organization");
+    for _ in 0..2 {
+        store.remove_document(org, &document).await?;
+    }
+    same!(store.last(org, &other, &document).await?, None, "an attempt for a removed document");
+    check!(store.last(org, &stack, &kept).await?.is_some(), "the attempt for another document was removed");
     Ok(())
 }
 

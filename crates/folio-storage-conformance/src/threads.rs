@@ -5,7 +5,8 @@ use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, Thre
 use folio_resources::Schema;
 use folio_types::message::{Message, Usage};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Digest, Incarnation, SchemaRevId, ThreadId, Timestamp, UserId};
+use folio_types::profile::Subject;
+use folio_types::{Digest, Incarnation, SchemaRevId, StackId, ThreadId, Timestamp, UserId};
 
 use super::context::Context;
 use super::paging::orders;
@@ -284,13 +285,14 @@ async fn lists(context: &Context) -> Outcome {
     let context = Context::new(context.stores.clone(), "threads-lists", context.org.as_str());
     let store = &context.stores.threads;
     let document = context.document("listed.txt").await?;
-    let other_user = UserId::derive(&["other"]);
+    let (other_user, stack) = (UserId::derive(&["other"]), StackId::derive(&["stack", context.org.as_str()]));
     for (title, documents, user, profile) in [
         ("Second thoughts", vec![document.clone()], &context.user, "document"),
         ("first", vec![], &other_user, "document"),
         ("Ärger", vec![document.clone()], &context.user, "workspace"),
     ] {
-        let new = NewThread { user: user.clone(), profile: profile.into(), ..context.new_thread(&documents) };
+        let subject = (title == "first").then(|| Subject::Stack(stack.clone()));
+        let new = NewThread { user: user.clone(), profile: profile.into(), subject, ..context.new_thread(&documents) };
         let made = store.create(new).await?;
         let mut append = batch(&context, Fence { epoch: 0, version: 0 }, vec![]);
         append.change.title = Some(title.to_owned());
@@ -319,6 +321,7 @@ async fn lists(context: &Context) -> Outcome {
     orders(&["first"], list(ThreadFilter { user: Some(other_user), ..all.clone() })).await?;
     let about = ThreadFilter { document: Some(document), ..all.clone() };
     orders(&["Second thoughts", "Ärger"], list(about)).await?;
+    orders(&["first"], list(ThreadFilter { stack: Some(stack), ..all.clone() })).await?;
     orders(&["Ärger"], list(ThreadFilter { profile: Some("workspace".into()), ..all })).await?;
     store.delete(&context.org, &hidden, None).await?;
     Ok(())

@@ -268,6 +268,16 @@ pub struct IndexHolder {
     pub is_complete: bool,
 }
 
+/// The newest attempt of a job that fills the row of a document in the table of a stack.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowFill {
+    pub job: JobId,
+    /// The epoch of the job.
+    pub epoch: u64,
+    /// Number of the attempt of the item, from 1.
+    pub attempt: u32,
+}
+
 /// The time of the last late record of an hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LateUsage {
@@ -380,6 +390,7 @@ stored! {
         "followed_link" => FollowedLink,
         "link_follower" => LinkFollower,
         "index_holder" => IndexHolder,
+        "row_fill" => RowFill,
         "passage" => StoredPassage,
         // The whole value is derived from the text, and a conditional write compares it.
         "passage_head" => PassageHead,

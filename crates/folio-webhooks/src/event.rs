@@ -1,11 +1,13 @@
 //! Events, and the records from which they derive. Pure.
 
+mod row;
+
 use folio_history::job::{EXTRACTION_KIND, JobState, JobWrite};
 use folio_history::journal::{End, Entry};
 use folio_history::thread::Append;
 use folio_resources::{
     DictionaryQuestion, DictionaryQuestionId, Extraction, ExtractionState, Proposal, ProposalState, QuestionState,
-    TextState, WebhookEndpointId,
+    StackRowId, TextState, WebhookEndpointId,
 };
 use folio_storage::IngestUpdate;
 use folio_types::op::OpKey;
@@ -15,6 +17,8 @@ use folio_types::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+pub(crate) use row::of_stack_row;
 
 /// Maximum size of the body of an event, in bytes.
 // proto: WebhookDelivery.body_json "at most {} KiB"
@@ -36,7 +40,7 @@ named_enum! {
         ExtractionCompleted = "extraction.completed",
         /// A proposal waits for a decision.
         ProposalReady = "proposal.ready",
-        /// A turn waits for decisions, an extraction for a reviewer, a proposal for a decision, or a question for an answer.
+        /// A turn waits for decisions, an extraction or a row for a reviewer, a proposal for a decision, or a question for an answer.
         InboxWaiting = "inbox.waiting",
         TurnFailed = "turn.failed",
         /// A job that runs a prompt on documents has ended.
@@ -76,6 +80,8 @@ pub enum Source {
     Proposal { proposal: ProposalId, op: OpKey },
     /// The write of a question about a term with this op.
     DictionaryQuestion { question: DictionaryQuestionId, op: OpKey },
+    /// The write of a row of a stack with this op.
+    StackRow { row: StackRowId, op: OpKey },
     /// The end of a job: a version of its header, and the name of the state, because concurrent writes that end a job have
     /// the same version.
     Job { job: JobId, version: u64, state: String },

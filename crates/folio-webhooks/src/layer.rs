@@ -5,7 +5,7 @@
 //! |---|---|
 //! | the batch of an append that pauses or fails a turn | [`ThreadStore::begin`], [`ThreadStore::append`] |
 //! | the text of a document | [`TextStore::ingest`] |
-//! | an extraction, a proposal | [`ResourceExecutor::decide`] |
+//! | an extraction, a proposal, a question, a row of a stack | [`ResourceExecutor::decide`] |
 //! | the end of a job | [`JobRecordStore::write`] |
 //!
 //! The layer also creates the jobs of prompts that share a tag with a document, those that make proposals ([`TagRuns`]), those that
@@ -23,7 +23,7 @@ use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter, ThreadHeader};
 use folio_resources::{
     DictionaryQuestion, Document, Extraction, Kind, ListQuery, NewName, Proposal, Record, Resource, ResourceWrite,
-    Stack, TextState, WebhookEndpoint, decode_value,
+    Stack, StackRow, TextState, WebhookEndpoint, decode_value,
 };
 use folio_storage::value::{DeletionRow, PageBoxes, PageElements, PageHeadings, PageText};
 use folio_storage::{
@@ -90,19 +90,19 @@ struct Resources {
 }
 
 impl Resources {
-    /// Returns the events of a write to an extraction, a proposal or a question. None if the write will be refused.
+    /// Returns the events of a write to an extraction, a proposal, a question or a row of a stack. None if the write will be refused.
     async fn events(&self, write: &ResourceWrite) -> Result<Vec<Event>> {
         let types = match write.kind.name {
             Extraction::KIND => [EventType::ExtractionCompleted, EventType::InboxWaiting],
             Proposal::KIND => [EventType::ProposalReady, EventType::InboxWaiting],
-            DictionaryQuestion::KIND => [EventType::InboxWaiting; 2],
+            DictionaryQuestion::KIND | StackRow::KIND => [EventType::InboxWaiting; 2],
             _ => return Ok(Vec::new()),
         };
         if !self.outbox.has_endpoints(&write.org, &types).await? {
             return Ok(Vec::new());
         }
         let before = self.stored(write).await?;
-        // The store reports the error of a change that does not fit the extraction.
+        // The store reports the error of a change that does not fit the record.
         let Ok(Some(after)) = write.record_after(before.as_deref()) else { return Ok(Vec::new()) };
         if write.kind.name == Proposal::KIND {
             let events = read(&after)?.map(|after| event::of_proposal(&write.op, before.is_none(), &after));
@@ -110,6 +110,11 @@ impl Resources {
         }
         if write.kind.name == DictionaryQuestion::KIND {
             let event = read(&after)?.and_then(|after| event::of_question(&write.op, before.is_none(), &after));
+            return Ok(event.into_iter().collect());
+        }
+        if write.kind.name == StackRow::KIND {
+            let before = before.as_deref().map(read::<StackRow>).transpose()?.flatten();
+            let event = read(&after)?.and_then(|after| event::of_stack_row(&write.op, before.as_ref(), &after));
             return Ok(event.into_iter().collect());
         }
         let before = before.as_deref().map(read::<Extraction>).transpose()?.flatten();

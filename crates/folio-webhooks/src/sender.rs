@@ -9,8 +9,8 @@ use folio_jobs::{ItemTask, JobKind};
 use folio_llm::options::check_http_url;
 use folio_providers::Providers;
 use folio_resources::{
-    DictionaryQuestion, Document, Extraction, Proposal, Resource as _, WebhookEndpoint, WebhookEndpointChange,
-    WebhookEndpointId,
+    DictionaryQuestion, Document, Extraction, Proposal, Resource as _, StackRow, WebhookEndpoint,
+    WebhookEndpointChange, WebhookEndpointId,
 };
 use folio_storage::Stores;
 use folio_types::op::{Expected, OpKey, OpState, Target, Write, WriteOutcome};
@@ -107,6 +107,7 @@ impl DeliveryJobs {
             Source::DictionaryQuestion { question, op } => {
                 self.is_done(org, &DictionaryQuestion::target(question), op).await?
             }
+            Source::StackRow { row, op } => self.is_done(org, &StackRow::target(row), op).await?,
         })
     }
 

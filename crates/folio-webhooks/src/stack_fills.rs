@@ -25,7 +25,13 @@ use crate::outbox::is_store_failure;
 
 /// Maximum number of stacks with automatic filling that a write of a document fills. Rows of further ones are filled on request.
 // proto: none "a stack fills its rows on request, too"
-const STACKS_MAX: u32 = 20;
+const STACKS_MAX: usize = 20;
+/// Maximum number of stacks with automatic filling whose members a write of a document reads, rounded up to a multiple of
+/// [`READ_AT_ONCE`].
+// proto: none "a stack fills its rows on request, too"
+const READ_MAX: usize = 200;
+/// Number of stacks of one read.
+const READ_AT_ONCE: u32 = 20;
 
 pub(crate) struct StackFills {
     jobs: Arc<dyn JobRecordStore>,
@@ -55,14 +61,11 @@ impl StackFills {
         at: Timestamp,
         known: &[StackId],
     ) -> Result<(Vec<StackId>, Vec<JobId>)> {
-        let stacks = self.stacks(org).await?;
-        if stacks.is_empty() {
-            return Ok((Vec::new(), Vec::new()));
-        }
         let Some(document) = self.documents.get(org, id).await? else { return Ok((Vec::new(), Vec::new())) };
+        let is_filled = |stack: &Stack| !known.contains(&stack.id) && stack.contains(&document);
         let cause = TagRun { at, write: TagRunWrite::Text };
         let (mut filled, mut jobs) = (Vec::new(), Vec::new());
-        for stack in stacks.into_iter().filter(|stack| !known.contains(&stack.id) && stack.contains(&document)) {
+        for stack in self.stacks(org, is_filled).await? {
             jobs.extend(self.fill(&stack, &document, &document.created_by, &cause).await?);
             filled.push(stack.id);
         }
@@ -87,10 +90,9 @@ impl StackFills {
         let user = if *by == UserId::platform() { &after.created_by } else { by };
         let cause = TagRun { at, write: TagRunWrite::Document(after.version) };
         let mut jobs = Vec::new();
-        for stack in self.stacks(&after.org).await? {
-            if stack.contains(after) && !stack.contains(before) {
-                jobs.extend(self.fill(&stack, after, user, &cause).await?);
-            }
+        let is_filled = |stack: &Stack| stack.contains(after) && !stack.contains(before);
+        for stack in self.stacks(&after.org, is_filled).await? {
+            jobs.extend(self.fill(&stack, after, user, &cause).await?);
         }
         Ok(jobs)
     }
@@ -118,12 +120,21 @@ impl StackFills {
         self.create((job, STACK_PLAN_KIND, input), id.to_string(), (org, user), at).await
     }
 
-    /// Returns the stacks with automatic filling.
-    async fn stacks(&self, org: &OrgId) -> Result<Vec<Stack>> {
+    /// Returns the newest stacks with automatic filling and columns that fulfill a condition, at most [`STACKS_MAX`].
+    async fn stacks(&self, org: &OrgId, is_filled: impl Fn(&Stack) -> bool + Send + Sync) -> Result<Vec<Stack>> {
         let filter = StackFilter { has_auto_fill: true, ..StackFilter::default() };
-        let request = PageRequest { size: STACKS_MAX, ..PageRequest::default() };
-        let found = self.stacks.list(org, &filter, &request).await?.items;
-        Ok(found.into_iter().filter(|stack| !stack.columns.is_empty()).collect())
+        let mut request = PageRequest { size: READ_AT_ONCE, ..PageRequest::default() };
+        let (mut found, mut read) = (Vec::new(), 0);
+        loop {
+            let page = self.stacks.list(org, &filter, &request).await?;
+            read += page.items.len();
+            found.extend(page.items.into_iter().filter(|stack| !stack.columns.is_empty() && is_filled(stack)));
+            found.truncate(STACKS_MAX);
+            match page.next {
+                Some(next) if found.len() < STACKS_MAX && read < READ_MAX => request.token = Some(next),
+                _ => return Ok(found),
+            }
+        }
     }
 
     /// Creates the job that fills the row of a document.

@@ -33,7 +33,7 @@ impl JobKind for StackFillJobs {
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
         let part = part_of_item(&self.resources, &task.job, task.run.item).await?;
         let (document, input): (DocumentId, StackFillInput) = (task.subject()?.parse()?, task.job.read_input()?);
-        let started = start_fill(&self.resources, &task.principal, &task.job.id, &document, &input, part.clone()).await;
+        let started = start_fill(&self.resources, &task.principal, &task.run, &document, &input, part.clone()).await;
         let outcome = match started {
             Ok(FillStart::Done(outcome)) => Ok(outcome),
             Ok(FillStart::Run(run)) => self.run(&task, &run).await,

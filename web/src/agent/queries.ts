@@ -20,8 +20,7 @@ export function useThreads(subject: Subject) {
     queryKey: threadsKey(subject),
     queryFn: async ({ signal }) => {
       const lists = await Promise.all(subject.profiles.map((profile) => api.service(v1.ThreadService).listThreads({ filter: threadFilter(subject, profile), pageSize: THREADS_MAX }, { signal })));
-      const own = ({ title }: v1.Thread) => subject.threadTitle === undefined || title === subject.threadTitle;
-      return newestFirst(lists.flatMap(({ threads }) => threads.filter(own)));
+      return newestFirst(lists.flatMap(({ threads }) => threads));
     },
   });
 }

@@ -1,5 +1,4 @@
 // The subjects of conversations: the threads that a panel or a view lists, and the start of a new one.
-import { quoted } from "../documents/filters.js";
 
 /** The agent of a document. */
 export const DOCUMENT = "document";
@@ -17,8 +16,8 @@ export interface Subject {
   readonly profiles: readonly [string, ...string[]];
   /** A condition on the threads in addition to their agents. Empty: none. */
   readonly filter: string;
-  /** The title of all threads, which a visitor then cannot change. Undefined: each thread has its own. */
-  readonly threadTitle?: string;
+  /** True: new threads have the same title, so that a list also shows the times of their creation. */
+  readonly isListedByTime?: boolean;
   /** Creates the thread of a new conversation, once for each request id. Undefined: the first message creates it. */
   readonly createThread?: (requestId: string) => Promise<string>;
   /** The reason for which no conversation can begin, for people. Undefined: one can. */
@@ -47,13 +46,13 @@ export function documentSubject(documentId: string): Subject {
   };
 }
 
-/** Returns the subject of the conversations about the table of a stack. Their threads have the name of the stack. */
-export function stackSubject(stackId: string, name: string, createThread: (requestId: string) => Promise<string>): Subject {
+/** Returns the subject of the conversations about the table of a stack. A new thread has the name of the stack. */
+export function stackSubject(stackId: string, createThread: (requestId: string) => Promise<string>): Subject {
   return {
     key: stackId,
     profiles: [STACK],
-    filter: `title:${quoted(name)}`,
-    threadTitle: name,
+    filter: `stack=${stackId}`,
+    isListedByTime: true,
     createThread,
     documentIds: [],
     mentions: [],

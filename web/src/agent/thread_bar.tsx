@@ -27,7 +27,7 @@ export function ThreadBar({ subject, threadId, onSelect }: ThreadBarProps) {
   const [isDeleting, deleting] = useDisclosure();
   const current = threads.data?.find((thread) => thread.threadId === threadId);
   const [title, setTitle] = useState("");
-  const options = (threads.data ?? []).map(({ threadId, title, createTime }) => ({ value: threadId, label: (subject.threadTitle === undefined ? title : formatTime(createTime)) || "Untitled" }));
+  const options = (threads.data ?? []).map(({ threadId, title, createTime }) => ({ value: threadId, label: [title || "Untitled", ...(subject.isListedByTime === true ? [formatTime(createTime)] : [])].join(" · ") }));
   return (
     <Stack gap={4}>
       <Group gap="xs" wrap="nowrap">
@@ -37,7 +37,7 @@ export function ThreadBar({ subject, threadId, onSelect }: ThreadBarProps) {
           <Menu position="bottom-end">
             <Menu.Target><ActionIcon variant="default" aria-label="Actions of the conversation">⋯</ActionIcon></Menu.Target>
             <Menu.Dropdown>
-              {subject.threadTitle === undefined && <Menu.Item onClick={() => { setTitle(current.title); renaming.open(); }}>Rename</Menu.Item>}
+              <Menu.Item onClick={() => { setTitle(current.title); renaming.open(); }}>Rename</Menu.Item>
               <Menu.Item color="red" onClick={deleting.open}>Delete</Menu.Item>
             </Menu.Dropdown>
           </Menu>

@@ -1,4 +1,4 @@
-import { Anchor, Badge, Button, Group, Modal, Stack, Tabs, Text, Title } from "@mantine/core";
+import { Alert, Anchor, Badge, Button, Group, Modal, Stack, Tabs, Text, Title } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { lazy, Suspense, useCallback, useMemo, useState } from "react";
@@ -40,7 +40,7 @@ function LoadedStack({ stack }: { readonly stack: v1.Stack }) {
   const panel = PANELS.find((known) => known === parameters.get("panel") && (known !== "agent" || mayChat)) ?? "table";
   const setPanel = (panel: string | null) => setParameters((before) => { before.set("panel", panel ?? "table"); return before; }, { replace: true });
   const createThread = useCallback(async (requestId: string) => (await api.service(v1.StackService).createStackThread({ stackId, requestId })).threadId, [api, stackId]);
-  const subject = useMemo(() => stackSubject(stackId, name, createThread), [stackId, name, createThread]);
+  const subject = useMemo(() => stackSubject(stackId, createThread), [stackId, createThread]);
   const close = () => setForm(undefined);
   return (
     <Stack gap="xs">
@@ -58,6 +58,7 @@ function LoadedStack({ stack }: { readonly stack: v1.Stack }) {
           </Group>
         )}
       </Group>
+      {stack.tooManyDocuments && <Alert color="yellow" p="xs" title="More than 10,000 documents fulfill the rule">No row is created or filled until the rule selects fewer documents.</Alert>}
       {description !== "" && <Text size="sm" c="dimmed" className="foreign" lineClamp={2}>{description}</Text>}
       <Tabs value={panel} keepMounted={false} onChange={setPanel}>
         <Tabs.List mb="sm" aria-label="Panel">

@@ -11,6 +11,7 @@ import { Grid, type CellAction, type Position } from "./grid.js";
 import { useCellChange, useReload, useRows, type CellChange } from "./queries.js";
 import { countText, rowFilterOf, SHOW_ALL, SHOW_WAITING } from "./rows.js";
 import { TableExport } from "./table_export.js";
+import { TotalsPanel } from "./totals_panel.js";
 
 const SHOW = [{ value: SHOW_ALL, label: "All rows" }, { value: SHOW_WAITING, label: "Waiting" }, ...STATES.map(({ name, label }) => ({ value: name, label }))];
 
@@ -30,6 +31,7 @@ export function TablePanel({ stack, canWrite }: { readonly stack: v1.Stack; read
   const list = useRows(stackId, filter);
   const rows = useMemo(() => list.data?.pages.flatMap((page) => page.rows) ?? [], [list.data]);
   const [selection, setSelection] = useState<Selection>();
+  const [hasTotals, setTotals] = useState(false);
   const index = useMemo(() => rows.findIndex(({ stackRowId }) => stackRowId === selection?.stackRowId), [rows, selection?.stackRowId]);
   const row = rows[index];
   const column = columns.find((one) => one.name === selection?.column);
@@ -78,8 +80,12 @@ export function TablePanel({ stack, canWrite }: { readonly stack: v1.Stack; read
           {filter.documentId !== "" && <Button size="xs" variant="default" onClick={() => setFilter("document", "")}>Show all documents</Button>}
           <FillControl stackId={stackId} canWrite={canWrite} isDefined={columns.length > 0} />
         </Group>
-        <TableExport stackId={stackId} name={name} />
+        <Group gap="xs">
+          <Button size="xs" variant="default" aria-expanded={hasTotals} onClick={() => setTotals(!hasTotals)}>Totals</Button>
+          <TableExport stackId={stackId} name={name} />
+        </Group>
       </Group>
+      {hasTotals && <TotalsPanel stack={stack} />}
       <QueryView query={list} empty={() => (rows.length === 0 && !hasNextPage ? <EmptyState title="No rows" text={filter.show === SHOW_ALL ? "The rows appear when they are filled." : "No row matches the filter."} /> : undefined)}>
         {({ pages }) => (
           <>

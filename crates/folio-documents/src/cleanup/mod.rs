@@ -252,6 +252,7 @@ impl Removal {
         self.stores.blobs.delete_document(org, id).await?;
         self.stores.remove_ingested(org, id).await?;
         self.stack_rows(org, id, deleted).await?;
+        self.stores.row_fills().remove_document(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_referrers(org, id.as_str(), expires).await
     }

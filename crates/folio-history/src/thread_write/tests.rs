@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use folio_types::op::OpKey;
+use folio_types::profile::Subject;
 use folio_types::{Digest, DocumentId, ExtractionId, Incarnation, Principal, PromptId, PromptRevId, Reason, Role};
-use folio_types::{SchemaId, SchemaRevId, Timestamp, UserId};
+use folio_types::{SchemaId, SchemaRevId, StackId, Timestamp, UserId};
 
 use super::*;
 use crate::journal::{Closing, ClosingCause, Imported, WorkingExtraction, WorkingState};
@@ -227,6 +228,11 @@ fn a_filter_lists_the_threads_that_meet_each_set_condition() {
         }
     }
     assert!(stored().list_row().matches(&ThreadFilter::default().conditions()));
+    let of_stack = |name: &str| ThreadFilter { stack: Some(StackId::derive(&[name])), ..ThreadFilter::default() };
+    let subject = Some(Subject::Stack(StackId::derive(&["s"])));
+    let about = ThreadHeader { subject, ..stored() }.list_row();
+    assert!(about.matches(&of_stack("s").conditions()) && !about.matches(&of_stack("other").conditions()));
+    assert!(!stored().list_row().matches(&of_stack("s").conditions()));
 }
 
 #[test]

@@ -40,6 +40,7 @@ impl From<&Stack> for v1::Stack {
             create_time: Some(time::to_proto(stack.created_at)),
             update_time: Some(time::to_proto(stack.updated_at)),
             etag: Etag::new(stack.version).to_string(),
+            too_many_documents: false,
         }
     }
 }

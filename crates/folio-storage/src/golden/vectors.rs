@@ -1,4 +1,4 @@
-//! Golden samples of cached vectors, and of the holder of an index.
+//! Golden samples of cached vectors, of the holder of an index, and of an attempt to fill a row.
 
 use super::*;
 
@@ -12,5 +12,6 @@ pub(super) fn vectors() -> Vec<Sample> {
         sample("query", vector(None, vec![1.0])),
         sample("plain", CachedVectorSlot { slot: 258 }),
         sample("plain", IndexHolder { address: "node-1:7000".to_owned(), term: 3, is_complete: true }),
+        sample("plain", RowFill { job: JobId::derive(&["golden"]), epoch: 2, attempt: 3 }),
     ]
 }

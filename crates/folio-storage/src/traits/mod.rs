@@ -25,6 +25,7 @@ mod open_turns;
 mod ops;
 mod passages;
 mod resources;
+mod row_fills;
 mod rows;
 mod shared;
 mod summaries;
@@ -57,6 +58,7 @@ pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use passages::{DOCUMENT_PASSAGES_MAX, LISTED_HEADS_MAX, PassageStore, PassagesWritten, READ_PASSAGES_MAX};
 pub use resources::{PAGE_BYTES, ResourceExecutor, ResourceStore, ResourceUsage, StoredResource};
+pub use row_fills::{LastRowFill, RowFillStore};
 pub use rows::{ConditionalRow, RowStore};
 pub use shared::{
     ClaimedJob, ClusterNode, EventWindow, EventsAppended, EventsRead, HeartbeatStatus, Job, JobStore,
@@ -87,7 +89,8 @@ pub struct Stores {
     /// [`Stores::budgets`] that of budgets, [`Stores::job_pages`] that of pages of jobs, [`Stores::index_holders`] that of
     /// holders of indexes, [`Stores::links`] that of links, [`Stores::passages`] that of passages, [`Stores::vector_cache`] that of
     /// cached vectors, [`Stores::summaries`] that of summaries, [`Stores::chunk_sets`] that of generated chunks,
-    /// [`Stores::message_images`] that of images of messages, and [`Stores::image_annotations`] that of descriptions of images.
+    /// [`Stores::message_images`] that of images of messages, [`Stores::image_annotations`] that of descriptions of images, and
+    /// [`Stores::row_fills`] that of attempts to fill rows.
     pub rows: Arc<dyn RowStore>,
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
@@ -129,6 +132,10 @@ impl Stores {
 
     pub fn passages(&self) -> PassageStore {
         PassageStore::new(Arc::clone(&self.rows))
+    }
+
+    pub fn row_fills(&self) -> RowFillStore {
+        RowFillStore::new(Arc::clone(&self.rows))
     }
 
     pub fn summaries(&self) -> SummaryStore {

@@ -16,7 +16,7 @@ pub const TABLE_AGGREGATES_MAX: usize = 20;
 // proto: AskTableRequest.group_by "at most {} columns"
 pub(crate) const TABLE_GROUP_COLUMNS_MAX: usize = 4;
 /// Maximum number of columns of the filter of a query.
-// proto: none "of the tool ask_table; a call with more columns is refused"
+// proto: AskTableRequest.filter "at most {} columns"
 pub(crate) const TABLE_FILTER_COLUMNS_MAX: usize = 8;
 /// Maximum number of groups of an answer.
 // proto: AskTableResponse.groups "at most {} groups"

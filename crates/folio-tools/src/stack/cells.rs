@@ -9,7 +9,7 @@ use folio_types::TurnId;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{only_document, row_of};
+use super::{check_members, only_document, row_of};
 use crate::document_text::check_ready;
 use crate::extraction::{CheckedQuotes, PageQuote, check_quotes, stated_confidence, stated_quote};
 use crate::tool::{CallContext, ToolError};
@@ -74,6 +74,10 @@ pub(super) async fn checked(
     }
     check_ready(document)?;
     let row = row_of(context, stack, &document.id).await?;
+    // The start of an item has checked the members.
+    if row.is_none() && only_document(context).is_none() {
+        check_members(&context.resources.stores, &context.principal.org, stack).await?;
+    }
     let only_missing = only_document(context).map(|_| &context.call.turn);
     let (mut cells, mut quotes, mut problems) = (Vec::new(), BTreeMap::new(), Vec::new());
     let mut data = Map::new();

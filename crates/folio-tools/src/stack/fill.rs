@@ -2,6 +2,7 @@
 //!
 //! | step | repeated after a crash |
 //! |---|---|
+//! | the attempt claims the row | the next attempt claims the row again; another job waits ([`super::claim`]) |
 //! | the thread of the turn is created | under the id that derives from the job and the document |
 //! | the job sends the message | the request id is that of the thread, so that all attempts share one turn |
 //! | the turn writes cells | each write has an op row under its call |
@@ -13,7 +14,7 @@
 use std::time::Duration;
 
 use folio_history::command::ChatCommand;
-use folio_history::job::{JobQueue, NewJob, STACK_FILL_KIND, StackFillInput, StackPlanInput};
+use folio_history::job::{ItemRun, JobQueue, NewJob, STACK_FILL_KIND, StackFillInput, StackPlanInput};
 use folio_history::thread::NewThread;
 use folio_resources::{Column, Document, Stack, StackRow, StackRowId};
 use folio_storage::{Stores, create_job, hint_job};
@@ -24,7 +25,8 @@ use folio_types::{
 };
 use serde_json::{Value, json};
 
-use super::unfilled;
+use super::claim::claim_row;
+use super::{check_members, unfilled};
 use crate::document_text::check_ready;
 use crate::extraction::{CauseState, STORED_WITHIN, agent_model, cause_state};
 use crate::tool::ToolResources;
@@ -55,8 +57,8 @@ pub enum FillStart {
 impl FillRun {
     /// Returns the run of an item. All attempts of the item share it.
     pub fn of(principal: &Principal, job: &JobId, stack: &StackId, document: &DocumentId) -> Self {
-        let parts = ["row of a stack", principal.org.as_str(), job.as_str(), document.as_str()];
-        Self { thread: ThreadId::derive(&parts), stack: stack.clone(), document: document.clone() }
+        let thread = thread_of(&principal.org, job, document);
+        Self { thread, stack: stack.clone(), document: document.clone() }
     }
 
     /// Returns the message that starts or joins the turn of the run.
@@ -73,15 +75,21 @@ impl FillRun {
     }
 }
 
-/// Starts an item: creates the thread of its turn. An item without missing cells, or whose document is no longer a member, is done.
-/// `budget_part`: the part of a credit budget that pays for the turn.
+/// Returns the id of the thread whose turn fills the row of a document for a job.
+pub(super) fn thread_of(org: &OrgId, job: &JobId, document: &DocumentId) -> ThreadId {
+    ThreadId::derive(&["row of a stack", org.as_str(), job.as_str(), document.as_str()])
+}
+
+/// Starts an attempt of an item: claims the row, and creates the thread of its turn. An item without missing cells, or whose document is
+/// no longer a member, is done. `budget_part`: the part of a credit budget that pays for the turn.
 ///
 /// # Errors
-/// `NO_TEXT` if the text of the document is not ready; `STORE_UNAVAILABLE` if the write that causes the item may be stored later.
+/// `NO_TEXT` if the text of the document is not ready; `STORE_UNAVAILABLE` if the write that causes the item may be stored later;
+/// `JOB_OPEN` while another job fills the row; `TOO_LARGE` if the stack has too many members.
 pub async fn start_fill(
     resources: &ToolResources,
     principal: &Principal,
-    job: &JobId,
+    run: &ItemRun,
     document: &DocumentId,
     input: &StackFillInput,
     budget_part: Option<BudgetPart>,
@@ -113,21 +121,27 @@ pub async fn start_fill(
     if missing_columns(stores, org, &stack, document).await?.is_empty() {
         return Ok(FillStart::Done(filled_as(&row)));
     }
+    check_members(stores, org, &stack).await?;
     let models = resources.models.catalogue(org).await?;
     let model = agent_model(&models, input.model.as_deref(), &[stack.model.as_deref()])?.to_owned();
-    let run = FillRun::of(principal, job, &stack.id, document);
+    claim_row(stores, org, (&stack.id, document), run).await?;
+    // Another job may have filled the row until the claim.
+    if missing_columns(stores, org, &stack, document).await?.is_empty() {
+        return Ok(FillStart::Done(filled_as(&row)));
+    }
+    let fill = FillRun::of(principal, &run.job, &stack.id, document);
     let thread = NewThread {
         subject: Some(Subject::Stack(stack.id.clone())),
-        job: Some(job.clone()),
+        job: Some(run.job.clone()),
         budget_part,
         // A later attempt finds the thread with the model of the first one.
         model: Some(model),
         ephemeral: true,
         expires_at: Some(at.saturating_add(JOB_OPEN_MAX + DAY).unwrap_or(Timestamp::MAX)),
-        ..NewThread::new(run.thread.clone(), principal, STACK_ROW_PROFILE, vec![document.clone()], at)
+        ..NewThread::new(fill.thread.clone(), principal, STACK_ROW_PROFILE, vec![document.clone()], at)
     };
     stores.threads.create(thread).await?;
-    Ok(FillStart::Run(run))
+    Ok(FillStart::Run(fill))
 }
 
 /// Returns the outcome of an item whose turn is over. The item is done if no cell of the row is missing, also after a failed turn.

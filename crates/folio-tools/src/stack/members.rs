@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use folio_resources::{Document, Stack, StackMembers, StackRow, StackRowFilter, StackRowId};
+use folio_resources::{Document, STACK_ROWS_MAX, Stack, StackMembers, StackRow, StackRowFilter, StackRowId};
 use folio_storage::Stores;
 use folio_types::page::{Order, PageRequest};
 use folio_types::{DocumentId, Error, OrgId, Reason, Result};
@@ -13,6 +13,8 @@ use futures::stream::{BoxStream, StreamExt as _};
 const READ_AT_ONCE: usize = 100;
 /// Number of list rows of one read.
 const LISTED_AT_ONCE: u32 = 1_000;
+/// Maximum total of a list that every store counts exactly.
+const COUNTED_MAX: u64 = 1_024;
 
 /// A row with its document, which is a member of the stack.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +27,7 @@ pub struct TableRow {
 /// deleted may be among them.
 ///
 /// # Errors
-/// `TOO_LARGE` if more documents than [`STACK_ROWS_MAX`](folio_resources::STACK_ROWS_MAX) fulfill the rule.
+/// `TOO_LARGE` if more documents than [`STACK_ROWS_MAX`] fulfill the rule.
 pub async fn member_ids(stores: &Stores, org: &OrgId, stack: &Stack) -> Result<Vec<DocumentId>> {
     let documents = stores.of::<Document>();
     let mut members = Vec::new();
@@ -42,10 +44,8 @@ pub async fn member_ids(stores: &Stores, org: &OrgId, stack: &Stack) -> Result<V
             loop {
                 let page = documents.list_versions(org, &filter, &request).await?;
                 members.extend(page.items.into_iter().map(|(id, _)| id));
-                let max = folio_resources::STACK_ROWS_MAX;
-                if members.len() > max {
-                    let message = format!("more than {max} documents fulfill the rule of the stack; narrow the rule");
-                    return Err(Error::precondition(Reason::TooLarge, message));
+                if members.len() > STACK_ROWS_MAX {
+                    return Err(too_many_members());
                 }
                 let Some(next) = page.next else { break };
                 request.token = Some(next);
@@ -53,6 +53,34 @@ pub async fn member_ids(stores: &Stores, org: &OrgId, stack: &Stack) -> Result<V
         }
     }
     Ok(members)
+}
+
+fn too_many_members() -> Error {
+    let message = format!("more than {STACK_ROWS_MAX} documents fulfill the rule of the stack; narrow the rule");
+    Error::precondition(Reason::TooLarge, message)
+}
+
+/// Returns true if more documents than [`STACK_ROWS_MAX`] fulfill the rule of a stack. A list of documents never has more.
+pub async fn has_too_many_members(stores: &Stores, org: &OrgId, stack: &Stack) -> Result<bool> {
+    let StackMembers::Rule(rule) = &stack.members else { return Ok(false) };
+    let first = PageRequest { size: 1, ..PageRequest::default() };
+    if stores.of::<Document>().list_versions(org, &rule.filter(), &first).await?.total <= COUNTED_MAX {
+        return Ok(false);
+    }
+    match member_ids(stores, org, stack).await {
+        Ok(_) => Ok(false),
+        Err(error) if error.reason == Reason::TooLarge => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks that rows of a stack may be created. A row belongs to a member, so that the table never has more rows than
+/// [`STACK_ROWS_MAX`].
+///
+/// # Errors
+/// `TOO_LARGE` if more documents fulfill the rule.
+pub async fn check_members(stores: &Stores, org: &OrgId, stack: &Stack) -> Result<()> {
+    if has_too_many_members(stores, org, stack).await? { Err(too_many_members()) } else { Ok(()) }
 }
 
 /// Returns the members without a row, or with a cell that is not filled, in their order. Reads every row of the table.

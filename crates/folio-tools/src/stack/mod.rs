@@ -8,6 +8,7 @@ mod aggregate;
 mod answer;
 mod ask;
 mod cells;
+mod claim;
 mod columns;
 mod complete;
 mod conflicts;
@@ -37,7 +38,7 @@ pub use conflicts::{
     CONFLICT_DOCUMENTS_MAX, ConflictFinder, ConflictingValue, TABLE_CONFLICTS_MAX, TableConflict, check_key_columns,
 };
 pub use fill::{FillRun, FillStart, check_filled, plan_fill, start_fill};
-pub use members::{TableRow, member_ids, table_rows, unfilled, with_documents};
+pub use members::{TableRow, check_members, has_too_many_members, member_ids, table_rows, unfilled, with_documents};
 
 /// Name of the tool that defines the columns.
 pub(crate) const DEFINE_COLUMNS: &str = "define_columns";

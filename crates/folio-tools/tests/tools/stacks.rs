@@ -1,6 +1,11 @@
 //! Tests of the tools of the profiles about stacks, and of the items of jobs that fill rows.
 
-use folio_history::job::{StackFillInput, StackPlanInput, TagRun, TagRunWrite};
+use std::time::Duration;
+
+use folio_history::job::{
+    ItemRun, JobCommand, JobHeader, JobWrite, JobWritten, NewJob, STACK_FILL_KIND, StackFillInput, StackPlanInput,
+    TagRun, TagRunWrite,
+};
 use folio_resources::{
     AutoFill, CellEdit, CellState, CitationKind, NewStack, Stack, StackChange, StackMembers, StackPatch, StackRow,
     StackRowChange, StackRowId,
@@ -9,7 +14,7 @@ use folio_tools::stack::{FillStart, check_filled, member_ids, plan_fill, start_f
 use folio_tools::{Registry, ToolError};
 use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::profile::Subject;
-use folio_types::{CallId, Digest, DocumentId, Error, JobId, Reason, StackId, TurnId};
+use folio_types::{CallId, Digest, DocumentId, Error, Incarnation, JobId, Reason, StackId, TurnId};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
@@ -83,6 +88,11 @@ fn columns() -> Value {
 
 fn cell(column: &str, value: Value) -> Value {
     json!({ "column": column, "value": value, "confidence": 0.9 })
+}
+
+/// Returns an attempt of the first item of a job.
+fn attempt(job: &str, attempt: u32) -> ItemRun {
+    ItemRun { job: JobId::derive(&[job]), item: 1, epoch: 1, attempt }
 }
 
 async fn row(test: &Fixture, stack: &StackId, document: &DocumentId) -> StackRow {
@@ -190,9 +200,10 @@ async fn a_turn_that_fills_a_row_reaches_no_other_document() {
 async fn an_item_runs_a_turn_only_if_cells_are_missing() {
     let (mut test, id, other) = begun().await;
     let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
-    let (stores, org, job) = (&resources.stores, &principal.org, JobId::derive(&["fill"]));
+    let (stores, org, attempt) = (&resources.stores, &principal.org, attempt("fill", 1));
     let input = StackFillInput { stack: id.clone(), model: None, credit_budget: None, cause: None };
-    let start = async |document: &DocumentId| start_fill(&resources, &principal, &job, document, &input, None).await;
+    let start =
+        async |document: &DocumentId| start_fill(&resources, &principal, &attempt, document, &input, None).await;
     let skipped = |reason: &str| Ok(FillStart::Done(json!({ "skipped": reason })));
     assert_eq!(start(&other).await, skipped("the table has no columns"));
     test.ok("define_columns", columns()).await;
@@ -230,10 +241,9 @@ async fn an_item_fills_only_the_cells_of_a_changed_column() {
     changed["columns"][0]["description"] = json!("The gross amount.");
     test.ok("define_columns", changed).await;
 
-    let (resources, principal, job) =
-        (test.context.resources.clone(), test.context.principal.clone(), JobId::derive(&["fill"]));
+    let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
     let input = StackFillInput { stack: id.clone(), model: None, credit_budget: None, cause: None };
-    let started = start_fill(&resources, &principal, &job, &document, &input, None).await.unwrap();
+    let started = start_fill(&resources, &principal, &attempt("fill", 1), &document, &input, None).await.unwrap();
     let FillStart::Run(run) = started else { panic!("no turn") };
     test.tools = Registry::standard().unwrap().profile("stack_row").unwrap();
     test.context.documents = vec![document.clone()];
@@ -253,12 +263,11 @@ async fn an_item_fills_only_the_cells_of_a_changed_column() {
 async fn an_automatic_job_waits_for_the_write_that_causes_it() {
     let (mut test, id, other) = begun().await;
     test.ok("define_columns", columns()).await;
-    let (resources, principal, job) =
-        (test.context.resources.clone(), test.context.principal.clone(), JobId::derive(&["fill"]));
+    let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
     let at = resources.environment.now();
     let cause = Some(TagRun { at, write: TagRunWrite::Document(99) });
     let input = StackFillInput { stack: id.clone(), model: None, credit_budget: None, cause };
-    let pending = start_fill(&resources, &principal, &job, &other, &input, None).await.unwrap_err();
+    let pending = start_fill(&resources, &principal, &attempt("fill", 1), &other, &input, None).await.unwrap_err();
     assert_eq!(pending.reason, Reason::StoreUnavailable);
 
     let plan = async |version: u64| plan_fill(&resources, &principal, &id, &StackPlanInput { version, at }).await;
@@ -270,4 +279,57 @@ async fn an_automatic_job_waits_for_the_write_that_causes_it() {
     let created: JobId = planned["job_id"].as_str().unwrap().parse().unwrap();
     let header = resources.stores.jobs.header(&principal.org, &created).await.unwrap().unwrap();
     assert_eq!((header.kind.as_str(), header.items.len()), ("stack_fill", 2));
+}
+
+/// Stores a command of a job.
+async fn command(test: &Fixture, job: JobHeader, command: JobCommand) -> JobHeader {
+    let now = test.context.resources.environment.now();
+    let after = job.after(command, now).unwrap().unwrap();
+    let batch = u128::from(after.version);
+    let write = JobWrite { batch, before: job, after, outcome: None };
+    match test.context.resources.stores.jobs.write(write).await.unwrap() {
+        JobWritten::Done(header) => *header,
+        JobWritten::Refused(header) => panic!("{header:?}"),
+    }
+}
+
+#[tokio::test]
+async fn one_job_at_a_time_runs_a_turn_for_a_row() {
+    let (mut test, id, document) = begun().await;
+    test.context.documents.clear();
+    test.ok("define_columns", columns()).await;
+    let (resources, principal) = (test.context.resources.clone(), test.context.principal.clone());
+    let input = StackFillInput { stack: id.clone(), model: None, credit_budget: None, cause: None };
+    let start = async |job: &str, number: u32| {
+        start_fill(&resources, &principal, &attempt(job, number), &document, &input, None).await
+    };
+    let new = NewJob {
+        id: JobId::derive(&["first"]),
+        principal: principal.clone(),
+        kind: STACK_FILL_KIND.to_owned(),
+        input: json!(input),
+        items: vec![document.to_string()],
+        running_max: Duration::from_secs(600),
+        at: resources.environment.now(),
+    };
+    let job = resources.stores.jobs.create(new.header().unwrap()).await.unwrap();
+    let owner = Incarnation::derive(&["node"]);
+    let job = command(&test, job, JobCommand::Start { owner, access: Ok(principal.clone()) }).await;
+    let job = command(&test, job, JobCommand::Begin { item: 0 }).await;
+    assert!(matches!(start("first", 1).await, Ok(FillStart::Run(_))));
+
+    let waits = start("second", 1).await.unwrap_err();
+    assert_eq!((waits.reason, waits.details["id"].as_str()), (Reason::JobOpen, job.id.as_str()));
+    // The attempt is over, and its job begins another one later.
+    let job = command(&test, job, JobCommand::Postpone { item: 0 }).await;
+    let Ok(FillStart::Run(run)) = start("second", 1).await else { panic!("no turn") };
+    assert_eq!(start("second", 1).await, Ok(FillStart::Run(run)), "a repeated claim");
+    command(&test, job, JobCommand::Begin { item: 0 }).await;
+    // No record of the second job exists, so its attempt is over.
+    assert!(matches!(start("first", 2).await, Ok(FillStart::Run(_))));
+    assert_eq!(start("second", 2).await.unwrap_err().reason, Reason::JobOpen);
+
+    let cells = json!({ "document_id": document, "cells": [cell("Total", json!(7)), cell("Kind", Value::Null)] });
+    test.ok("extract_row", cells).await;
+    assert!(matches!(start("second", 3).await, Ok(FillStart::Done(_))), "the first job has filled the row");
 }

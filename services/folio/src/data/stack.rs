@@ -150,6 +150,9 @@ pub(crate) struct Ask {
     /// A column whose values divide the rows into groups; may be given several times.
     #[arg(long = "by", value_name = "COLUMN")]
     group_by: Vec<String>,
+    /// Only rows with this value of a column count; may be given several times. Without a value: rows that have none.
+    #[arg(long = "where", value_name = "COLUMN=VALUE", value_parser = condition)]
+    filter: Vec<(String, String)>,
     /// Only approved values count.
     #[arg(long)]
     approved: bool,
@@ -184,6 +187,12 @@ fn aggregate(text: &str) -> Result<(Function, String), String> {
     let (function, column) = text.split_once(':').unwrap_or((text, ""));
     let function = <Function as clap::ValueEnum>::from_str(function, true)?;
     Ok((function, column.to_owned()))
+}
+
+/// Parses a condition such as `Vendor=ACME` to the name of the column and the value as JSON.
+fn condition(text: &str) -> Result<(String, String), String> {
+    let (column, value) = text.split_once('=').ok_or("expected COLUMN=VALUE")?;
+    Ok((column.to_owned(), if value.is_empty() { "null".to_owned() } else { parsed(value).to_string() }))
 }
 
 pub(crate) async fn run(command: Command) -> Result<()> {
@@ -337,6 +346,7 @@ async fn compute(client: &Client, ask: &Ask) -> Result<View> {
         stack_id: id(client, &ask.stack, names::choose).await?,
         aggregates: aggregates.collect(),
         group_by: ask.group_by.clone(),
+        filter: ask.filter.iter().cloned().collect(),
         approved_only: ask.approved,
     };
     let found = answer(client.stacks().ask_table(request)).await?;
@@ -374,7 +384,8 @@ pub(super) fn shown(stack: &v1::Stack) -> Value {
     json!({
         "stack_id": stack.stack_id, "name": stack.name, "description": stack.description, "members": members,
         "columns": stack.columns.iter().map(column).collect::<Vec<_>>(), "model": stack.model,
-        "auto_fill": stack.auto_fill.is_some(), "min_confidence": stack.review_rule.as_ref().map(|rule| rule.min_confidence),
+        "too_many_documents": stack.too_many_documents, "auto_fill": stack.auto_fill.is_some(),
+        "min_confidence": stack.review_rule.as_ref().map(|rule| rule.min_confidence),
         "complete_time": time(stack.complete_time.as_ref()), "created_by": stack.created_by,
         "create_time": time(stack.create_time.as_ref()), "update_time": time(stack.update_time.as_ref()),
         "etag": stack.etag,
@@ -412,6 +423,15 @@ mod tests {
         assert_eq!(aggregate("COUNT"), Ok((Function::Count, String::new())));
         assert!(aggregate("median:Total").is_err());
         assert_eq!((label(Function::Max, "Total"), label(Function::Count, "")), ("max:Total".into(), "count".into()));
+    }
+
+    #[test]
+    fn a_condition_is_a_column_and_a_value() {
+        let of = |column: &str, value: &str| Ok((column.to_owned(), value.to_owned()));
+        assert_eq!(condition("Vendor=ACME = Co"), of("Vendor", "\"ACME = Co\""));
+        assert_eq!((condition("Total=7.50"), condition("Paid=true")), (of("Total", "7.5"), of("Paid", "true")));
+        assert_eq!(condition("Vendor="), of("Vendor", "null"));
+        assert!(condition("Vendor").is_err());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The tools that read the tables of stacks. They are operations.
 
+use std::collections::BTreeMap;
+
 use folio_operations::stack_rows::{ListStackRows, RowView};
 use folio_operations::stack_tables::{AskTable, GetStackConflicts, RequestedAggregate, TableAnswer};
 use folio_operations::stacks::ListStacks;
@@ -62,6 +64,12 @@ pub(super) fn list(client: &Client) -> Vec<Value> {
         "stack": stack(),
         "aggregates": { "type": "array", "items": aggregate, "minItems": 1, "description": "The values to compute." },
         "group_by": texts("Names of columns whose values divide the rows into groups. Default: one group."),
+        "filter": {
+            "type": "object",
+            "additionalProperties": true,
+            "description": "Values by the names of columns: only rows with exactly these values count. null selects rows without a \
+                value. Default: all rows.",
+        },
         "approved_only": flag("True: only approved values count. Default: every value counts that was not rejected."),
     });
     let conflicts = json!({
@@ -182,6 +190,8 @@ struct Question {
     #[serde(default)]
     group_by: Vec<String>,
     #[serde(default)]
+    filter: BTreeMap<String, Value>,
+    #[serde(default)]
     approved_only: bool,
 }
 
@@ -193,10 +203,10 @@ struct Aggregate {
 }
 
 pub(super) async fn ask(client: &Client, arguments: Map<String, Value>) -> Result<Value> {
-    let Question { stack: stack_id, aggregates, group_by, approved_only } = parse(arguments)?;
+    let Question { stack: stack_id, aggregates, group_by, filter, approved_only } = parse(arguments)?;
     let aggregate = |Aggregate { function, column }: Aggregate| RequestedAggregate { function, column };
     let aggregates = aggregates.into_iter().map(aggregate).collect();
-    let operation = AskTable { stack_id, aggregates, group_by, approved_only };
+    let operation = AskTable { stack_id, aggregates, group_by, filter, approved_only };
     let TableAnswer { groups, units, rows } = client.run(operation).await?;
     let groups: Vec<Value> = groups.iter().map(|group| group_json(group, &units)).collect();
     Ok(call::content(&json!({ "groups": groups, "rows": rows }), false))
@@ -253,6 +263,8 @@ mod tests {
         let read = |value: Value| parse::<Question>(value.as_object().unwrap().clone());
         let valid = json!({ "stack": stack, "aggregates": [{ "function": "count" }] });
         assert_eq!(read(valid).unwrap().aggregates[0].column, None);
+        let filtered = json!({ "stack": stack, "aggregates": [], "filter": { "Vendor": null } });
+        assert_eq!(read(filtered).unwrap().filter["Vendor"], Value::Null);
         let malformed = json!({ "stack": "../../etc", "aggregates": [] });
         assert_eq!(read(malformed).unwrap_err().violations[0].field, "stack");
         let unknown = json!({ "stack": stack, "aggregates": [{ "function": "count", "row": 1 }] });

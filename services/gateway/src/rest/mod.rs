@@ -16,6 +16,7 @@ mod dictionary_questions;
 mod document_query;
 mod documents;
 mod endpoint;
+mod events;
 mod extract;
 mod failure;
 mod grid;
@@ -37,6 +38,7 @@ mod routes;
 mod schemas;
 mod sign_in;
 mod stack_tables;
+mod stack_watch;
 mod stacks;
 mod streamed;
 mod structure;
@@ -78,6 +80,7 @@ fn resources() -> Vec<Vec<Route>> {
         retrieval::routes(),
         stacks::routes(),
         stack_tables::routes(),
+        stack_watch::routes(),
         assistant::routes(),
         tool_uses::routes(),
         schemas::routes(),

@@ -1,5 +1,7 @@
 //! The routes of the rows and the table of a stack. No client of DocRouter calls them.
 
+use std::collections::BTreeMap;
+
 use folio_operations::ListRequest;
 use folio_operations::exports::ExportFormat;
 use folio_operations::stack_rows::{GetStackRow, ListStackRows, ReviewStackCells, RowView, UpdateStackCell};
@@ -54,7 +56,7 @@ struct CellBody {
 
 /// The row of a document.
 #[derive(Debug, Serialize, ToSchema)]
-struct RowBody {
+pub(super) struct RowBody {
     /// Identifies the row.
     id: String,
     /// The document.
@@ -209,6 +211,10 @@ struct TableQuestion {
     /// The columns whose values divide the rows into groups.
     #[serde(default)]
     group_by: Vec<String>,
+    /// Values by the names of columns: only rows with exactly these values count. Null: rows without a value that counts.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    filter: BTreeMap<String, Value>,
     /// True: only approved values count.
     #[serde(default)]
     approved_only: bool,
@@ -343,11 +349,11 @@ async fn ask(
     Id(stack_id): Id<StackId>,
     Json(question): Json<TableQuestion>,
 ) -> Reply<Json<TableAnswerBody>> {
-    let TableQuestion { aggregates, group_by, approved_only } = question;
+    let TableQuestion { aggregates, group_by, filter, approved_only } = question;
     let aggregate = |AggregateFields { function, column }: AggregateFields| RequestedAggregate { function, column };
     let aggregates = aggregates.into_iter().map(aggregate).collect();
     let TableAnswer { groups, units, rows } =
-        client.run(AskTable { stack_id, aggregates, group_by, approved_only }).await?;
+        client.run(AskTable { stack_id, aggregates, group_by, filter, approved_only }).await?;
     let group = |AggregatedGroup { key, rows, values }: AggregatedGroup| TableGroupBody {
         key: key.into_iter().map(Option::unwrap_or_default).collect(),
         row_count: rows,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use folio_operations::ListRequest;
 use folio_operations::stacks::{
-    CreateStack, CreateStackThread, DefineStackColumns, DeleteStack, FillStack, GetStack, ListStacks, UpdateStack,
-    UpdateStackColumn,
+    CreateStack, CreateStackThread, DefineStackColumns, DeleteStack, FillStack, GetStack, ListStacks, StackView,
+    UpdateStack, UpdateStackColumn,
 };
 use folio_resources::{
     AutoFill, CellRule, Column, ColumnType, MemberRule, NewColumn, STACK_COLUMNS_MAX, STACK_ROWS_MAX, Stack,
@@ -164,7 +164,7 @@ struct DocumentChange {
 
 /// A stack.
 #[derive(Debug, Serialize, ToSchema)]
-struct StackBody {
+pub(super) struct StackBody {
     /// Identifies the stack.
     id: String,
     /// The name.
@@ -173,6 +173,9 @@ struct StackBody {
     description: String,
     /// The number of documents of a stack without a rule. Null: the stack has a rule.
     document_count: Option<usize>,
+    /// True if more documents fulfill the rule than a table has rows, so that no row is created or filled. Lists and changes do not
+    /// compute it.
+    too_many_documents: bool,
     /// Tags that a document must have. Null: the stack has no rule.
     tag_ids: Option<Vec<String>>,
     /// Metadata that a document must have. Null: the stack has no rule.
@@ -213,6 +216,7 @@ impl From<&Stack> for StackBody {
             name: stack.name.clone(),
             description: stack.description.clone(),
             document_count: documents,
+            too_many_documents: false,
             tag_ids: rule.map(|rule| rule.tags.iter().map(ToString::to_string).collect()),
             metadata: rule.map(|rule| rule.metadata.clone()),
             columns: stack.columns.iter().map(Into::into).collect(),
@@ -307,7 +311,10 @@ async fn list(client: Client, Query(query): Query<StackQuery>) -> Reply<Json<Sta
 }
 
 async fn find(client: Client, Id(stack_id): Id<StackId>) -> Reply<Versioned<StackBody>> {
-    Ok(Versioned::of(&client.run(GetStack { stack_id }).await?))
+    let StackView { stack, has_too_many_documents } = client.run(GetStack { stack_id }).await?;
+    let mut found: Versioned<StackBody> = Versioned::of(&stack);
+    found.body.too_many_documents = has_too_many_documents;
+    Ok(found)
 }
 
 async fn update(

@@ -205,7 +205,10 @@ impl Api {
     }
 
     /// Bounds a stream of states or changes. The drain ends it, because it may last for hours.
-    fn watched<T: Send + 'static>(&self, source: impl Stream<Item = Result<T>> + Send + 'static) -> ResponseStream<T> {
+    pub(crate) fn watched<T: Send + 'static>(
+        &self,
+        source: impl Stream<Item = Result<T>> + Send + 'static,
+    ) -> BoxStream<'static, Result<T, Status>> {
         let drain = self.drain_started.clone();
         let source = source.take_until(drain.clone().cancelled_owned());
         let end = stream::once(async move { drain.is_cancelled().then(|| Err(draining())) });

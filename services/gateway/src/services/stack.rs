@@ -7,8 +7,8 @@ use folio_operations::stack_tables::{
     AskTable, ExportTable, GetStackConflicts, RequestedAggregate, TableAnswer, TableChange, WatchTable,
 };
 use folio_operations::stacks::{
-    CreateStack, CreateStackThread, DefineStackColumns, DeleteStack, FillStack, GetStack, ListStacks, UpdateStack,
-    UpdateStackColumn,
+    CreateStack, CreateStackThread, DefineStackColumns, DeleteStack, FillStack, GetStack, ListStacks, StackView,
+    UpdateStack, UpdateStackColumn,
 };
 use folio_operations::{Call, Operation};
 use folio_proto::{field_decision, fields, json, new_column, stack_row, stack_without_documents, v1};
@@ -20,7 +20,7 @@ use serde_json::Value;
 use tonic::Request;
 use v1::stack_service_server::StackService;
 
-use super::handler::{change, delete, get, list, read};
+use super::handler::{change, delete, list, read};
 use super::job::to_proto as job_to_proto;
 use super::{Api, ResponseStream, RpcResult, bounded_stream};
 
@@ -44,7 +44,16 @@ impl StackService for Api {
         }
     });
 
-    get!(get_stack, GetStackRequest, GetStack { stack_id }, GetStackResponse { stack });
+    read!(
+        get_stack,
+        GetStackRequest,
+        GetStackResponse,
+        |request| GetStack { stack_id: fields::id("stack_id", &request.stack_id)? },
+        |found: StackView| {
+            let too_many_documents = found.has_too_many_documents;
+            v1::GetStackResponse { stack: Some(v1::Stack { too_many_documents, ..(&found.stack).into() }) }
+        }
+    );
 
     list!(list_stacks, ListStacksRequest, ListStacks {}, ListStacksResponse { stacks: stack_without_documents });
 
@@ -171,6 +180,7 @@ impl StackService for Api {
             stack_id: fields::id("stack_id", &request.stack_id)?,
             aggregates: request.aggregates.into_iter().enumerate().map(aggregate).collect::<Result<_>>()?,
             group_by: request.group_by,
+            filter: request.filter.into_iter().map(condition).collect::<Result<_>>()?,
             approved_only: request.approved_only,
         },
         answer
@@ -259,6 +269,11 @@ fn aggregate((index, aggregate): (usize, v1::TableAggregate)) -> Result<Requeste
     };
     let column = Some(aggregate.column).filter(|column| !column.is_empty());
     Ok(RequestedAggregate { function: function.as_str().to_owned(), column })
+}
+
+/// Parses the value of a column of a filter.
+fn condition((column, text): (String, String)) -> Result<(String, Value)> {
+    Ok((column, value("filter", &text)?))
 }
 
 fn number(count: u64) -> u32 {

@@ -12,12 +12,11 @@
 
 use folio_history::event::{CallView, Event, EventKind, RoundView, TurnView};
 use folio_history::journal::CallStatus;
-use folio_types::Error;
 use serde_json::{Value, json};
 
 use super::result::{PendingCalls, TurnResult, WorkingBody, answer, calls, executed, given};
 use crate::json_member::set_member;
-use crate::rest::failure::Failure;
+use crate::rest::events::error_frame;
 
 /// Maximum number of characters of the preview of a result.
 const PREVIEW_CHARS: usize = 200;
@@ -199,11 +198,6 @@ impl Frames {
 }
 
 /// Returns the last frame of a stream that ends with an error.
-pub(super) fn error_frame(error: &Error) -> Value {
-    let failure = Failure::from(error.clone());
-    json!({ "type": "error", "error": failure.message(), "code": failure.reason().map(|reason| reason.as_str()) })
-}
-
 fn ended_frame(text: &str) -> Value {
     json!({ "type": "error", "error": text })
 }

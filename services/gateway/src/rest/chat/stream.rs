@@ -1,34 +1,28 @@
 //! The answer of a chat: a result, or server-sent events. The last frame of an event has the id `TURN.NUMBER`, with which a client
 //! rejoins the stream.
 
-use std::convert::Infallible;
-
 use axum::extract::FromRequestParts;
-use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::sse::Event as Sent;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use folio_history::event::{Event, EventKind, TurnView};
 use folio_history::peer::EventStream;
 use folio_operations::conversations::{GetTurn, WatchTurn};
 use folio_types::{Code, Error, Reason, TurnId};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::frames::{Frames, error_frame};
+use super::frames::Frames;
 use super::result::{PendingCalls, TurnResult, answer, executed, given};
-use crate::connect::{HEARTBEAT, UNBUFFERED};
-use crate::faces::StreamEnd;
 use crate::rest::endpoint::{Document, DocumentInput, DocumentOutput};
+use crate::rest::events::{self, error_frame, sent};
 use crate::rest::extract::{Client, Json};
 use crate::rest::failure::Failure;
 use crate::rest::reply::Reply;
 use crate::services::Api;
 
 const LAST_EVENT_ID: &str = "last-event-id";
-const EVENTS: &str = "text/event-stream; charset=utf-8";
 
 /// The header `Last-Event-ID`: the turn and the number of the last event that the client has received.
 pub(super) struct LastEvent(pub(super) Option<(TurnId, u64)>);
@@ -72,15 +66,7 @@ impl IntoResponse for Chatted {
     fn into_response(self) -> Response {
         match self {
             Self::Result(result) => (*result).into_response(),
-            Self::Events(events) => {
-                let keep_alive = KeepAlive::new().interval(HEARTBEAT).text("ping");
-                let events = Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(keep_alive);
-                let mut response = ([(CONTENT_TYPE, EVENTS), UNBUFFERED], events).into_response();
-                response
-                    .extensions_mut()
-                    .insert(StreamEnd(|error| Bytes::from(format!("data: {}\n\n", error_frame(error)))));
-                response
-            }
+            Self::Events(events) => events::response(events),
         }
     }
 }
@@ -152,10 +138,6 @@ fn sent_events(
             }
         }
     }
-}
-
-fn sent(frame: &Value) -> Sent {
-    Sent::default().data(frame.to_string())
 }
 
 fn lost() -> Error {

@@ -1,10 +1,14 @@
 //! The routes of stacks and of their tables.
 
+use std::time::Duration;
+
 use http::Method;
 use serde_json::{Value, json};
 
 use super::Http;
 use crate::harness::{Client, Server};
+
+const SOON: Duration = Duration::from_secs(20);
 
 /// A stack of two documents with the columns `Vendor` and `Total`.
 struct Table {
@@ -105,6 +109,13 @@ async fn cells_are_edited_reviewed_added_up_and_exported() {
     let value = json!({ "value": "0.3", "exact": true, "counted_rows": 2, "skipped_rows": 0, "unit": "EUR" });
     let group = json!({ "key": ["Acme"], "row_count": 2, "values": [value] });
     assert_eq!(answer, json!({ "groups": [group], "row_count": 2 }));
+    let filtered = json!({ "aggregates": [{ "function": "count" }], "filter": { "Total": 0.2, "vendor": "Acme" } });
+    let answer = table.post("ask", filtered).await;
+    assert_eq!(
+        (&answer["groups"][0]["values"][0]["value"], &answer["row_count"]),
+        (&json!("1"), &json!(2)),
+        "{answer}"
+    );
     let conflicts = table.post("conflicts", json!({ "key_columns": ["Vendor"] })).await;
     assert_eq!((&conflicts["total_count"], &conflicts["conflicts"][0]["column"]), (&json!(1), &json!("Total")));
 
@@ -128,5 +139,46 @@ async fn cells_are_edited_reviewed_added_up_and_exported() {
     assert!(lines.contains(&format!("b.txt,{other},Acme,").as_str()), "a rejected value is empty: {lines:?}");
     let exported = http.get(&format!("{stack}/export")).await;
     assert_eq!(exported.text.lines().count(), 2, "{exported:?}");
+    server.stop().await;
+}
+
+/// Reads frames of an event stream until one has this type, and returns it.
+async fn next_frame(stream: &mut reqwest::Response, received: &mut String, kind: &str) -> Value {
+    let read = async {
+        loop {
+            while let Some((block, rest)) = received.split_once("\n\n") {
+                let frame = block.lines().find_map(|line| line.strip_prefix("data: ")).map(str::to_owned);
+                *received = rest.to_owned();
+                let frame: Value = frame.map_or(Value::Null, |frame| serde_json::from_str(&frame).unwrap());
+                if frame["type"] == kind {
+                    return frame;
+                }
+            }
+            let chunk = stream.chunk().await.unwrap().expect("the stream continues");
+            received.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    };
+    tokio::time::timeout(SOON, read).await.unwrap_or_else(|_| panic!("no frame {kind}"))
+}
+
+#[tokio::test]
+async fn changes_of_a_table_are_server_sent_events() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let table = Table::create(&server, &client).await;
+    let watch = format!("{}/watch", table.stack);
+    let mut stream = table.http.request(Method::GET, &watch).send().await.unwrap();
+    assert_eq!(stream.headers()["content-type"], "text/event-stream; charset=utf-8");
+    let mut received = String::new();
+    let first = next_frame(&mut stream, &mut received, "stack").await;
+    assert_eq!((&first["stack"]["name"], &first["stack"]["document_count"]), (&json!("Bills"), &json!(2)), "{first}");
+    table.set(&table.documents[0], "Total", json!(0.1)).await;
+    let changed = next_frame(&mut stream, &mut received, "row").await;
+    let (row, document) = (&changed["row"], &table.documents[0]);
+    assert_eq!((&row["document_id"], &row["cells"][0]["value"]), (&json!(document), &json!(0.1)), "{changed}");
+    table.http.json(Method::PUT, &table.stack, &json!({ "name": "Invoices" })).await;
+    let renamed = next_frame(&mut stream, &mut received, "stack").await;
+    assert_eq!(renamed["stack"]["name"], "Invoices", "{renamed}");
+    drop(stream);
     server.stop().await;
 }

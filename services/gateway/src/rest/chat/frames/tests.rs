@@ -1,6 +1,6 @@
 use folio_history::journal::WorkingState;
 use folio_types::message::{FinishReason, Usage};
-use folio_types::{Reason, Timestamp};
+use folio_types::{Error, Reason, Timestamp};
 
 use super::*;
 use crate::rest::chat::result::tests::{call, round, turn};
