@@ -92,6 +92,9 @@ pub(crate) struct DataArguments {
     /// The format of the output.
     #[arg(long, value_enum, default_value = "table")]
     output: Format,
+    /// Print JSON, as --output json does.
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
 }
 
 /// The selection of a list.
@@ -125,11 +128,19 @@ pub(crate) struct ItemArguments {
 }
 
 impl DataArguments {
+    /// Returns the format of the output.
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.output }
+    }
+
     /// Runs a command with a client of the server or of the stores in the folder, and prints its result. A signal cancels
     /// the command.
     async fn run(&self, work: impl AsyncFnOnce(Client) -> Result<View>) -> Result<()> {
         let view = self.stores.run(work).await?;
-        let written = write_stdout(&view.render(self.output));
+        let written = write_stdout(&view.render(self.format()));
+        if let Some(text) = view.empty_note(self.format()) {
+            note(text);
+        }
         match view.failure {
             Some(failure) => Err(anyhow!(failure)),
             None => Ok(written?),

@@ -34,6 +34,8 @@ pub(crate) struct View {
     shape: Shape,
     /// The text that the table format shows. None: the rows.
     text: Option<String>,
+    /// The note for people about a list without rows.
+    empty: &'static str,
     /// The failure of a part of the command, which fails after its output. None: everything succeeded.
     pub(super) failure: Option<String>,
 }
@@ -49,13 +51,21 @@ impl View {
     /// A list of objects. JSON shows all of their members, tables and CSV show the columns.
     pub(crate) fn list<S: Into<String>>(columns: impl IntoIterator<Item = S>, rows: Vec<Value>) -> Self {
         let columns = columns.into_iter().map(Into::into).collect();
-        Self { columns, rows, min_widths: &[], shape: Shape::List, text: None, failure: None }
+        Self {
+            columns,
+            rows,
+            min_widths: &[],
+            shape: Shape::List,
+            text: None,
+            empty: "the list is empty",
+            failure: None,
+        }
     }
 
     /// An object with all of its members.
     pub(crate) fn one(row: Value) -> Self {
         let columns = row.as_object().map(|row| row.keys().cloned().collect()).unwrap_or_default();
-        Self { columns, rows: vec![row], min_widths: &[], shape: Shape::One, text: None, failure: None }
+        Self { columns, rows: vec![row], min_widths: &[], shape: Shape::One, text: None, empty: "", failure: None }
     }
 
     /// A list whose columns have minimum widths.
@@ -66,6 +76,17 @@ impl View {
     /// Data that people read as a text.
     pub(crate) fn text(self, text: String) -> Self {
         Self { text: Some(text), ..self }
+    }
+
+    /// A list with its own note for people if it has no rows.
+    pub(crate) fn empty(self, empty: &'static str) -> Self {
+        Self { empty, ..self }
+    }
+
+    /// Returns the note for people about a list without rows. None: the list has rows, or a program reads the output.
+    pub(super) fn empty_note(&self, format: Format) -> Option<&'static str> {
+        let is_table = format == Format::Table && self.shape == Shape::List && self.text.is_none();
+        (is_table && self.rows.is_empty()).then_some(self.empty)
     }
 
     /// The output of a command that failed in part.
@@ -227,6 +248,16 @@ mod tests {
         assert_eq!(one.render(Format::Jsonl), "{\"a\":1}\n");
         assert_eq!(View::list(["a"], Vec::new()).render(Format::Json), "[]\n");
         assert_eq!(View::list(["a"], Vec::new()).render(Format::Jsonl), "");
+    }
+
+    #[test]
+    fn an_empty_table_has_a_note_for_people() {
+        let none = View::list(["a"], Vec::new());
+        assert_eq!(none.empty_note(Format::Table), Some("the list is empty"));
+        assert_eq!(none.clone().empty("no passage matches").empty_note(Format::Table), Some("no passage matches"));
+        for (view, format) in [(none, Format::Json), (tags(), Format::Table), (View::one(json!({})), Format::Table)] {
+            assert_eq!(view.empty_note(format), None);
+        }
     }
 
     #[test]

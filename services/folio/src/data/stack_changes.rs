@@ -227,7 +227,7 @@ async fn follow(client: &Client, watch: &Watch) -> Result<View> {
             Err(error) if error.is_interruption() => bail!("the connection is lost; start the command again"),
             Err(error) => return Err(explain_error(&error)),
         };
-        if let Some(line) = change.and_then(|change| printed.line(&change, watch.data.output)) {
+        if let Some(line) = change.and_then(|change| printed.line(&change, watch.data.format())) {
             write_stdout(&line)?;
         }
     }
