@@ -91,9 +91,12 @@ pub(crate) enum Command {
     /// Print balance and usage, and grant credit. Requires a running server.
     #[command(subcommand)]
     Credit(crate::credit::Command),
-    /// Show the organization, and change its settings.
+    /// Show the organization, and change its settings; create, list and delete organizations.
     #[command(subcommand)]
     Organization(crate::data::organization::Command),
+    /// List, add, change and remove the members of the organization.
+    #[command(subcommand, visible_alias = "members")]
+    Member(crate::data::member::Command),
     /// Print the audit log. Requires a running server.
     #[command(subcommand)]
     Audit(crate::audit::Command),

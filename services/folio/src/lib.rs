@@ -104,6 +104,7 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
             Command::Schema(command) => Box::pin(data::schema::run(command)).await,
             Command::Prompt(command) => Box::pin(data::prompt::run(command)).await,
             Command::Organization(command) => Box::pin(data::organization::run(command)).await,
+            Command::Member(command) => Box::pin(data::member::run(command)).await,
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
             Command::Collection(command) => Box::pin(data::collection::run(command)).await,
             Command::Dictionary(command) => Box::pin(data::dictionary::run(command)).await,

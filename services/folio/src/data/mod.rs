@@ -1,5 +1,5 @@
-//! Data commands: documents, collections, schemas, prompts, tags, extractions, jobs, webhooks, users and the organization, for scripts
-//! and people.
+//! Data commands: documents, collections, schemas, prompts, tags, extractions, jobs, webhooks, users, organizations and members, for
+//! scripts and people.
 //!
 //! A command uses a server, or with `--data` the stores of a folder in this process. It returns a [`View`], which
 //! [`DataArguments::run`] prints in the requested format. Progress and notes are printed on stderr.
@@ -23,6 +23,7 @@ pub(crate) mod ingest;
 pub(crate) mod job;
 pub(crate) mod links;
 pub(crate) mod mcp_server;
+pub(crate) mod member;
 pub(crate) mod organization;
 mod output;
 pub(crate) mod prompt;
