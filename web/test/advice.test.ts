@@ -2,7 +2,7 @@ import { FolioError } from "folio-client";
 import { describe, expect, test } from "vitest";
 import { adviceFor, isNotPermitted, isSessionEnd, retrySeconds } from "../src/errors/advice.js";
 
-const REASONS = ["TURN_BUSY", "TURN_PENDING", "TURN_EXPIRED", "VERSION_CONFLICT", "DECISION_CONFLICT", "POLICY_DENIED", "SPU_EXHAUSTED", "QUOTA_EXCEEDED", "THREAD_FULL"];
+const REASONS = ["TURN_BUSY", "TURN_PENDING", "TURN_EXPIRED", "ANSWER_INVALID", "VERSION_CONFLICT", "DECISION_CONFLICT", "POLICY_DENIED", "SPU_EXHAUSTED", "QUOTA_EXCEEDED", "THREAD_FULL"];
 
 describe("adviceFor", () => {
   test.each(REASONS)("%s has a text and an action", (reason) => {

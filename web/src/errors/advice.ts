@@ -43,6 +43,12 @@ const BY_REASON: Partial<Record<Reason, Advice>> = {
     action: "send again",
     label: "Ask again",
   },
+  ANSWER_INVALID: {
+    title: "The model gave no usable answer",
+    text: "The answer does not have the form that the agent requires. Ask again, or choose another model.",
+    action: "send again",
+    label: "Ask again",
+  },
   VERSION_CONFLICT: {
     title: "This was changed meanwhile",
     text: "Your change is based on an older version and was not saved. Reload to see the current version.",
