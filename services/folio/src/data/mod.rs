@@ -25,7 +25,7 @@ pub(crate) mod links;
 pub(crate) mod mcp_server;
 pub(crate) mod member;
 pub(crate) mod organization;
-mod output;
+pub(crate) mod output;
 pub(crate) mod prompt;
 pub(crate) mod proposal;
 pub(crate) mod review;
@@ -136,7 +136,7 @@ impl DataArguments {
 
     /// Runs a command with a client of the server or of the stores in the folder, and prints its result. A signal cancels
     /// the command.
-    async fn run(&self, work: impl AsyncFnOnce(Client) -> Result<View>) -> Result<()> {
+    pub(crate) async fn run(&self, work: impl AsyncFnOnce(Client) -> Result<View>) -> Result<()> {
         let view = self.stores.run(work).await?;
         let written = write_stdout(&view.render(self.format()));
         if let Some(text) = view.empty_note(self.format()) {
@@ -260,7 +260,7 @@ fn stopped() -> anyhow::Error {
 
 /// Reads pages of a list until it ends or `limit` items were read. `page` returns the items of a page, given its size and
 /// its token, and the token of the next page (empty: none).
-async fn collect<T>(
+pub(crate) async fn collect<T>(
     limit: usize,
     mut page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String)>,
 ) -> Result<Vec<T>> {
@@ -299,7 +299,7 @@ fn parsed(json: &str) -> Value {
 }
 
 /// Returns a time as text. None: null.
-fn time(at: Option<&prost_types::Timestamp>) -> Value {
+pub(crate) fn time(at: Option<&prost_types::Timestamp>) -> Value {
     at.map_or(Value::Null, |at| Value::from(at.to_string()))
 }
 
