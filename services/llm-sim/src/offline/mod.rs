@@ -8,6 +8,7 @@
 
 mod agent;
 mod fill;
+mod passages;
 pub mod reading;
 mod schema;
 mod view;
@@ -24,6 +25,9 @@ pub(crate) fn answer(request: &ChatRequest) -> Answer {
     let answer = match &request.response_format {
         Some(format) if is_description(&format.schema) && !request.images().is_empty() => {
             Answer::text(describe(request.images()).to_string())
+        }
+        Some(format) if passages::is_answer(&format.schema) => {
+            Answer::text(passages::answer(request.user()).to_string())
         }
         Some(format) => Answer::text(extract(request, &format.schema).to_string()),
         None => agent::answer(request),
