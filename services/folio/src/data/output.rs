@@ -116,11 +116,14 @@ impl View {
         aligned(&lines, self.min_widths)
     }
 
-    /// Renders one member per line. The lines of a long text follow its name.
+    /// Renders one member per line, without empty ones. The lines of a long text follow its name.
     fn properties(&self) -> String {
         let mut lines = Vec::new();
         for (column, row) in self.rows.iter().flat_map(|row| self.columns.iter().map(move |column| (column, row))) {
             let text = printable(&readable(column, row));
+            if text.is_empty() || text == "{}" {
+                continue;
+            }
             if text.contains('\n') {
                 lines.push(vec![column.clone()]);
                 lines.extend(text.lines().map(|line| vec![line.to_owned()]));
@@ -270,7 +273,9 @@ mod tests {
     #[test]
     fn one_object_is_shown_by_member_and_a_long_text_below_its_name() {
         let one = View::one(json!({"id": "x", "content": "first\nsecond", "nested": {"a": [1]}, "none": null}));
-        assert_eq!(one.render(Format::Table), "id      x\ncontent\nfirst\nsecond\nnested  {\"a\":[1]}\nnone\n");
+        assert_eq!(one.render(Format::Table), "id      x\ncontent\nfirst\nsecond\nnested  {\"a\":[1]}\n");
+        let empty = json!({"id": "x", "tag_ids": [], "metadata": {}, "description": "", "count": 0, "agent": false});
+        assert_eq!(View::one(empty).render(Format::Table), "id     x\ncount  0\nagent  false\n");
         assert_eq!(one.render(Format::Csv), "id,content,nested,none\nx,\"first\nsecond\",\"{\"\"a\"\":[1]}\",\n");
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::export::{Destination, ExportFormat};
 use super::job::word;
-use super::output::View;
+use super::output::{Format, View};
 use super::{
     DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, job, parsed, present, read_text,
     stack_agent, stack_changes, tag, time,
@@ -436,8 +436,28 @@ async fn list_rows(client: &Client, rows: &Rows) -> Result<View> {
         let page = answer(client.stacks().list_stack_rows(request)).await?;
         Ok((page.rows, page.next_page_token))
     });
-    let rows = found.await?.iter().map(row).collect();
-    Ok(View::list(["document", "values", "missing_columns", "waiting"], rows))
+    let rows: Vec<Value> = found.await?.iter().map(row).collect();
+    let table = (!rows.is_empty()).then(|| table(&stack.columns, &rows));
+    let view =
+        View::list(["document", "values", "missing_columns", "waiting"], rows).empty("the table has no such rows");
+    Ok(match table {
+        Some(table) => view.text(table),
+        None => view,
+    })
+}
+
+/// Returns rows as people read them: each column of the table between the document and the number of cells that wait.
+fn table(columns: &[v1::StackColumn], rows: &[Value]) -> String {
+    let names = columns.iter().map(|column| column.name.as_str());
+    let names: Vec<&str> = std::iter::once("document").chain(names).chain(["waiting"]).collect();
+    let flat = rows.iter().map(|row| {
+        let mut cells = row.get("values").and_then(Value::as_object).cloned().unwrap_or_default();
+        for member in ["document", "waiting"] {
+            cells.insert(member.to_owned(), row.get(member).cloned().unwrap_or_default());
+        }
+        Value::Object(cells)
+    });
+    View::list(names, flat.collect()).render(Format::Table)
 }
 
 /// Returns the ids of the stack and of the document of a row. A name is that of a document of the stack: another document with this name
@@ -610,6 +630,13 @@ mod tests {
         assert_eq!(aggregate("COUNT"), Ok((Function::Count, String::new())));
         assert!(aggregate("median:Total").unwrap_err().contains("expected count, sum, average, min or max"));
         assert_eq!((label(Function::Max, "Total"), label(Function::Count, "")), ("max:Total".into(), "count".into()));
+    }
+
+    #[test]
+    fn rows_are_a_table_with_its_columns() {
+        let columns = ["Vendor", "Total"].map(|name| v1::StackColumn { name: name.to_owned(), ..Default::default() });
+        let rows = [json!({"document": "a.pdf", "values": {"Total": 9.5}, "waiting": 1})];
+        assert_eq!(table(&columns, &rows), "DOCUMENT  VENDOR  TOTAL  WAITING\na.pdf             9.5    1\n");
     }
 
     #[test]
