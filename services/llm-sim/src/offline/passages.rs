@@ -67,7 +67,7 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn asked(question: &str, passages: &[&str]) -> Value {
+    fn reply(question: &str, passages: &[&str]) -> Value {
         let mut message = format!("Question: {question}");
         for (number, text) in (1..).zip(passages) {
             message += &format!(
@@ -80,13 +80,13 @@ mod tests {
     #[test]
     fn the_sentence_with_most_words_of_the_question_is_quoted() {
         let manual = "Warranty\nThe zirconium valve has a warranty of nine years. Payment is due within 30 days of the\ninvoice.";
-        let found = asked("How long is the warranty of the valve?", &["Clean the tank.", manual]);
+        let found = reply("How long is the warranty of the valve?", &["Clean the tank.", manual]);
         let quote = "The zirconium valve has a warranty of nine years.";
         assert_eq!(found["citations"], json!([{ "passage": 2, "quote": quote }]));
         assert!(found["answer"].as_str().unwrap().starts_with(&format!("{quote} [2]\n(I am Folio's offline model")));
         let invoice = "VAT Rate: | 19 % |  | \nPayment Terms: | 30 days net |  | ";
         assert_eq!(
-            asked("payable within 30 days", &[invoice])["citations"][0]["quote"],
+            reply("payable within 30 days", &[invoice])["citations"][0]["quote"],
             "Payment Terms: | 30 days net"
         );
     }
@@ -94,8 +94,8 @@ mod tests {
     #[test]
     fn a_question_without_similar_sentences_has_no_answer() {
         let none = json!({ "answer": null, "citations": [] });
-        assert_eq!(asked("Which color has the machine?", &["Clean the tank daily."]), none);
-        assert_eq!(asked("?", &["Clean the tank."]), none);
+        assert_eq!(reply("Which color has the machine?", &["Clean the tank daily."]), none);
+        assert_eq!(reply("?", &["Clean the tank."]), none);
         assert_eq!(answer("Question: cut passage\n\nPassage 1:\n=====BEGIN PASSAGE ab=====\ncut passage"), none);
     }
 
