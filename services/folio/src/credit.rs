@@ -29,11 +29,11 @@ pub(crate) enum Command {
 /// A period.
 #[derive(Debug, clap::Args)]
 struct Range {
-    /// Start of the period, such as 2026-05-01T00:00:00Z [default: 30 days before the end].
-    #[arg(long, value_name = "TIME")]
+    /// Start of the period, such as 2026-05-01 or 2026-05-01T09:30:00Z [default: 30 days before the end].
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     from: Option<folio_types::Timestamp>,
     /// End of the period, exclusive [default: now].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     until: Option<folio_types::Timestamp>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Grant {
     #[arg(long, value_name = "ORGANIZATION")]
     organization: Option<String>,
     /// The time at which the unused credits expire [default: never].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     expires_at: Option<folio_types::Timestamp>,
     /// The priority: grants with a lower value are used first.
     #[arg(long, default_value = "0")]

@@ -37,11 +37,11 @@ pub(crate) struct Arguments {
     /// Only passages of documents in this collection, by id or name; may be given several times.
     #[arg(long = "collection", value_name = "COLLECTION")]
     collections: Vec<String>,
-    /// Start of the period of the uploads, such as 2026-05-01T00:00:00Z [default: the first upload].
-    #[arg(long, value_name = "TIME")]
+    /// Start of the period of the uploads, such as 2026-05-01 or 2026-05-01T09:30:00Z [default: the first upload].
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     from: Option<Timestamp>,
     /// End of the period of the uploads, exclusive [default: now].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     until: Option<Timestamp>,
     /// Maximum number of passages [default: 10; with --answer the model reads 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
