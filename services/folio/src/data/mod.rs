@@ -129,6 +129,11 @@ pub(crate) struct ItemArguments {
 }
 
 impl DataArguments {
+    /// Returns true if the command opens the stores of a folder.
+    fn is_in_process(&self) -> bool {
+        self.stores.data.is_some()
+    }
+
     /// Returns the format of the output.
     fn format(&self) -> Format {
         if self.json { Format::Json } else { self.output }

@@ -1,5 +1,7 @@
 //! `folio search`: passages of documents, and answers to questions from them.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use folio_proto::v1;
 use folio_types::Timestamp;
@@ -16,6 +18,11 @@ use crate::{documents, names};
 const SNIPPET_CHARS: usize = 48;
 /// Maximum number of characters of a snippet before the first word that matches.
 const BEFORE_CHARS: usize = 12;
+
+/// Maximum number of searches before that of the command, until the index is complete.
+const INDEX_READS_MAX: u32 = 10;
+/// Delay between two of these searches.
+const INDEX_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -93,7 +100,29 @@ impl Arguments {
     }
 }
 
+/// Waits until the index is complete if this process has just opened the stores. The index of a server is not waited for.
+async fn wait_for_index(client: &Client, arguments: &Arguments) -> Result<()> {
+    if !arguments.data.is_in_process() {
+        return Ok(());
+    }
+    for _ in 0..INDEX_READS_MAX {
+        let request = v1::SearchRequest { query: arguments.query(), limit: 1, ..Default::default() };
+        if !is_rebuilding(&answer(client.retrieval().search(request)).await?) {
+            break;
+        }
+        tokio::time::sleep(INDEX_DELAY).await;
+    }
+    Ok(())
+}
+
+/// Returns true if the index of a search contains a part of the documents only.
+fn is_rebuilding(found: &v1::SearchResponse) -> bool {
+    let mut gaps = found.lexical.iter().chain(&found.dense).flat_map(|part| &part.gaps);
+    gaps.any(|gap| gap.reason() == v1::SearchGapReason::IndexRebuilding)
+}
+
 async fn search(client: &Client, arguments: &Arguments) -> Result<View> {
+    wait_for_index(client, arguments).await?;
     let request = v1::SearchRequest {
         query: arguments.query(),
         passage_filter: Some(arguments.filter(client).await?),
@@ -107,6 +136,7 @@ async fn search(client: &Client, arguments: &Arguments) -> Result<View> {
 }
 
 async fn ask(client: &Client, arguments: &Arguments) -> Result<View> {
+    wait_for_index(client, arguments).await?;
     let request = v1::AskRequest {
         question: arguments.query(),
         passage_filter: Some(arguments.filter(client).await?),
@@ -256,6 +286,17 @@ mod tests {
         let start = u32::try_from(table.find("Terms").unwrap()).unwrap();
         assert_eq!(snippet(&passage(table, Some(start))), "…Payment Terms: 30 days net IBAN: DE89 3704 004…");
         assert_eq!(snippet(&passage(table, None)), "Total: 957.00 Payment Terms: 30 days net IBAN: …");
+    }
+
+    #[test]
+    fn an_index_that_is_rebuilt_is_found_in_either_part() {
+        let gap = |reason: v1::SearchGapReason| v1::SearchGap { reason: reason.into(), ..Default::default() };
+        let part = |reason| v1::SearchPart { gaps: vec![gap(reason)], ..Default::default() };
+        let rebuilt = part(v1::SearchGapReason::IndexRebuilding);
+        assert!(is_rebuilding(&v1::SearchResponse { dense: Some(rebuilt.clone()), ..Default::default() }));
+        assert!(is_rebuilding(&v1::SearchResponse { lexical: Some(rebuilt), ..Default::default() }));
+        let missing = part(v1::SearchGapReason::IndexMissing);
+        assert!(!is_rebuilding(&v1::SearchResponse { lexical: Some(missing), ..Default::default() }));
     }
 
     #[test]
