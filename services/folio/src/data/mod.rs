@@ -35,6 +35,7 @@ mod selection;
 pub(crate) mod stack;
 mod stack_agent;
 mod stack_changes;
+mod stack_text;
 pub(crate) mod tag;
 pub(crate) mod user;
 pub(crate) mod webhook;

@@ -78,6 +78,14 @@ impl View {
         Self { text: Some(text), ..self }
     }
 
+    /// A list that tables show as another list. An empty list has its own columns and its note.
+    pub(crate) fn table_of(self, table: Self) -> Self {
+        match self.rows.is_empty() {
+            true => self,
+            false => self.text(table.render(Format::Table)),
+        }
+    }
+
     /// A list with its own note for people if it has no rows.
     pub(crate) fn empty(self, empty: &'static str) -> Self {
         Self { empty, ..self }

@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 
 use super::export::{Destination, ExportFormat};
 use super::job::word;
-use super::output::{Format, View};
+use super::output::View;
 use super::{
     DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, job, parsed, present, read_text,
-    stack_agent, stack_changes, tag, time,
+    stack_agent, stack_changes, stack_text, tag, time,
 };
 use crate::client::{Client, answer, explain};
 use crate::names::Choice;
@@ -275,7 +275,7 @@ fn aggregate(text: &str) -> Result<(Function, String), String> {
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::List(list) => list.data.run(async |client| stacks(&client, &list).await).await,
-        Command::Get(get) => get.data.run(async |client| Ok(View::one(shown(&find(&client, &get.item).await?)))).await,
+        Command::Get(get) => get.data.run(async |client| Ok(stack_text::view(&find(&client, &get.item).await?))).await,
         Command::Create(create) => create.data.run(async |client| make(&client, &create).await).await,
         Command::Add(members) => members.data.run(async |client| change(&client, &members, true).await).await,
         Command::Remove(members) => members.data.run(async |client| change(&client, &members, false).await).await,
@@ -314,8 +314,11 @@ async fn stacks(client: &Client, list: &ListArguments) -> Result<View> {
         let page = answer(client.stacks().list_stacks(request)).await?;
         Ok((page.stacks, page.next_page_token))
     });
-    let rows = found.await?.iter().map(shown).collect();
-    Ok(View::list(["stack_id", "name", "columns", "members", "complete_time"], rows))
+    let found = found.await?;
+    let tags = tag::names_by_id(client, found.iter().any(|stack| stack.rule.is_some())).await?;
+    let rows = found.iter().map(shown).collect();
+    let view = View::list(["stack_id", "name", "columns", "members", "complete_time"], rows);
+    Ok(view.table_of(stack_text::list(&found, &tags)))
 }
 
 /// Returns the id of a stack that is named by id or name.
@@ -361,7 +364,7 @@ async fn make(client: &Client, create: &Create) -> Result<View> {
         ..v1::Stack::default()
     };
     let request = v1::CreateStackRequest { stack: Some(stack), ..Default::default() };
-    Ok(View::one(shown(&present(answer(client.stacks().create_stack(request)).await?.stack)?)))
+    Ok(stack_text::view(&present(answer(client.stacks().create_stack(request)).await?.stack)?))
 }
 
 async fn change(client: &Client, members: &Members, adds: bool) -> Result<View> {
@@ -374,7 +377,7 @@ async fn change(client: &Client, members: &Members, adds: bool) -> Result<View> 
         remove_document_ids,
         ..Default::default()
     };
-    Ok(View::one(shown(&present(answer(client.stacks().update_stack(request)).await?.stack)?)))
+    Ok(stack_text::view(&present(answer(client.stacks().update_stack(request)).await?.stack)?))
 }
 
 async fn remove(client: &Client, what: &str) -> Result<View> {
@@ -388,7 +391,7 @@ async fn define(client: &Client, columns: &Columns) -> Result<View> {
     let text = read_text(&columns.file, COLUMNS_BYTES)?;
     let stack_id = id(client, &columns.stack, names::choose).await?;
     let request = v1::DefineStackColumnsRequest { stack_id, columns: column_definitions(&text)?, ..Default::default() };
-    Ok(View::one(shown(&present(answer(client.stacks().define_stack_columns(request)).await?.stack)?)))
+    Ok(stack_text::view(&present(answer(client.stacks().define_stack_columns(request)).await?.stack)?))
 }
 
 fn column_definitions(text: &str) -> Result<Vec<v1::StackColumn>> {
@@ -437,27 +440,9 @@ async fn list_rows(client: &Client, rows: &Rows) -> Result<View> {
         Ok((page.rows, page.next_page_token))
     });
     let rows: Vec<Value> = found.await?.iter().map(row).collect();
-    let table = (!rows.is_empty()).then(|| table(&stack.columns, &rows));
-    let view =
-        View::list(["document", "values", "missing_columns", "waiting"], rows).empty("the table has no such rows");
-    Ok(match table {
-        Some(table) => view.text(table),
-        None => view,
-    })
-}
-
-/// Returns rows as people read them: each column of the table between the document and the number of cells that wait.
-fn table(columns: &[v1::StackColumn], rows: &[Value]) -> String {
-    let names = columns.iter().map(|column| column.name.as_str());
-    let names: Vec<&str> = std::iter::once("document").chain(names).chain(["waiting"]).collect();
-    let flat = rows.iter().map(|row| {
-        let mut cells = row.get("values").and_then(Value::as_object).cloned().unwrap_or_default();
-        for member in ["document", "waiting"] {
-            cells.insert(member.to_owned(), row.get(member).cloned().unwrap_or_default());
-        }
-        Value::Object(cells)
-    });
-    View::list(names, flat.collect()).render(Format::Table)
+    let table = stack_text::rows(&stack.columns, &rows);
+    let view = View::list(["document", "values", "missing_columns", "waiting"], rows);
+    Ok(view.table_of(table).empty("the table has no such rows"))
 }
 
 /// Returns the ids of the stack and of the document of a row. A name is that of a document of the stack: another document with this name
@@ -630,13 +615,6 @@ mod tests {
         assert_eq!(aggregate("COUNT"), Ok((Function::Count, String::new())));
         assert!(aggregate("median:Total").unwrap_err().contains("expected count, sum, average, min or max"));
         assert_eq!((label(Function::Max, "Total"), label(Function::Count, "")), ("max:Total".into(), "count".into()));
-    }
-
-    #[test]
-    fn rows_are_a_table_with_its_columns() {
-        let columns = ["Vendor", "Total"].map(|name| v1::StackColumn { name: name.to_owned(), ..Default::default() });
-        let rows = [json!({"document": "a.pdf", "values": {"Total": 9.5}, "waiting": 1})];
-        assert_eq!(table(&columns, &rows), "DOCUMENT  VENDOR  TOTAL  WAITING\na.pdf             9.5    1\n");
     }
 
     #[test]
