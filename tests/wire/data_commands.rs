@@ -243,3 +243,36 @@ async fn a_prompt_is_compared_with_verified_extractions_and_its_runs_are_deleted
     let table = evaluate(&["--limit", "1"]);
     assert!(table.contains(": 1 document\n") && table.contains("total wrong: expected 13, extracted 12.5"), "{table}");
 }
+
+#[tokio::test]
+async fn an_administrator_creates_an_organization_whose_admin_manages_its_members() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (folder, url, token) = (sandbox.folder(), sandbox.url(), sandbox.token());
+    printed(folder, &["login", &url], &format!("{token}\n"));
+    let created = json_of(folder, &["organization", "create", "Acme"]);
+    assert_eq!((&created["name"], &created["admin_name"]), (&json!("Acme"), &json!("admin")));
+    let id = created["organization_id"].as_str().unwrap();
+    let listed = json_of(folder, &["organization", "list", "--name", "acme"]);
+    assert_eq!(listed[0]["organization_id"], id);
+
+    let admin = ["--token", created["admin_token"].as_str().unwrap()];
+    let member = |arguments: &[&str]| json_of(folder, &[&["member"][..], arguments, &admin].concat());
+    let bo = member(&["add", "Bo", "--role", "viewer"]);
+    assert_eq!((&bo["name"], &bo["role"]), (&json!("Bo"), &json!("viewer")));
+    assert_eq!(member(&["list"]).as_array().map(Vec::len), Some(2));
+    assert_eq!(member(&["update", "bo", "--role", "member", "--name", "Bob"])["role"], "member");
+    assert_eq!(member(&["list", "--name", "Bob"])[0]["user_id"], bo["user_id"]);
+    assert_eq!(member(&["rm", "Bob"])["deleted"], bo["user_id"]);
+    let refused = |arguments: &[&str]| refused(folder, arguments, "");
+    assert!(refused(&[&["organization", "list"][..], &admin].concat()).contains("ROLE_NOT_ALLOWED"));
+    assert!(refused(&["member", "update", "admin"]).contains("--name"));
+
+    assert!(refused(&["organization", "rm", id]).contains("--name"));
+    assert!(!refused(&["organization", "rm", id, "--name", "Acne"]).is_empty());
+    assert_eq!(json_of(folder, &["organization", "rm", id, "--name", "Acme"])["deleted"], id);
+    assert_eq!(json_of(folder, &["organization", "list", "--name", "acme"]), json!([]));
+    let none = folio(folder, &["organization", "list", "--name", "acme"], &[], "");
+    assert!(text(&none.stderr).contains("the list is empty"), "{}", text(&none.stderr));
+    let shown = printed(folder, &["organization", "show", "--json"], "");
+    assert!(serde_json::from_str::<Value>(&shown).is_ok_and(|shown| shown["role"] == "admin"), "{shown}");
+}

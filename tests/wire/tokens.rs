@@ -29,7 +29,9 @@ async fn a_token_created_on_the_command_line_works_until_it_is_revoked() {
 
     let listed = text(&run(&["token", "list"]).stdout);
     let line = listed.lines().find(|line| line.starts_with(&id)).expect("the token is listed");
-    assert!(line.contains("viewer definitions expires=20") && line.ends_with("nightly import"), "{line}");
+    let cells: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(cells[1..4], ["viewer", "false", "definitions"], "{line}");
+    assert!(cells[4].starts_with("20") && line.ends_with("  nightly import"), "{line}");
     assert!(!listed.contains(token.rsplit('_').next().unwrap()), "no secret is listed");
 
     assert!(run(&["token", "revoke", &id]).status.success());

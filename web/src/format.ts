@@ -18,6 +18,11 @@ export function formatNumber(value: bigint | number): string {
   return new Intl.NumberFormat(undefined, { maximumFractionDigits: SPU_DIGITS }).format(value);
 }
 
+/** Returns a number with its noun, such as `1 passage` or `2 passages`. */
+export function formatCount(count: number, noun: string): string {
+  return `${formatNumber(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** Returns a date with its time. Empty: no time. */
 export function formatTime(time: Timestamp | undefined): string {
   return time === undefined ? "" : formatDate(timestampDate(time));

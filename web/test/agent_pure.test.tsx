@@ -89,6 +89,18 @@ test("the messages of a thread are entries with the results of calls, without th
   expect(entriesOf(messages, "")).toHaveLength(4);
 });
 
+test("the last message of a turn without an answer is marked", () => {
+  const messages = [
+    { count: 1, turnId: "t1", kind: { case: "user" as const, value: { text: "q" } } },
+    { count: 2, turnId: "t1", kind: { case: "assistant" as const, value: { text: "", calls: [{ id: "c1", name: "x", argumentsJson: "{}" }] } } },
+    { count: 3, turnId: "t2", kind: { case: "user" as const, value: { text: "q" } } },
+    { count: 4, turnId: "t3", kind: { case: "user" as const, value: { text: "q" } } },
+    { count: 5, turnId: "t3", kind: { case: "assistant" as const, value: { text: "a" } } },
+    { count: 6, turnId: "", kind: { case: "user" as const, value: { text: "copied" } } },
+  ].map((message) => create(v1.MessageSchema, message));
+  expect(entriesOf(messages, "").map(({ unanswered }) => unanswered)).toEqual(["", "t1", "t2", "", "", ""]);
+});
+
 test("conversations with different agents are in one order", () => {
   const threads = [["old", 1], ["new", 3], ["unknown", undefined], ["middle", 2]] as const;
   const messages = threads.map(([threadId, ms]) => create(v1.ThreadSchema, { threadId, ...(ms !== undefined && { createTime: timestampFromMs(ms) }) }));

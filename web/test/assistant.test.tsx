@@ -305,3 +305,27 @@ test("an earlier answer is a card after a reload, and its text if the server no 
   expect((await screen.findByRole("link", { name: "name of doc_1" })).getAttribute("href")).toBe("/documents/doc_1");
   expect([...turns].sort()).toEqual(["trn_1", "trn_2"]);
 });
+
+test("the end of a turn without an answer is shown after a reload", async () => {
+  const base = services([], "AnswerResponse", "qa_agent");
+  const turns: Record<string, MessageInitShape<typeof v1.TurnSchema>> = {
+    trn_1: { turnId: "trn_1", status: v1.TurnStatus.FAILED, error: { code: "FAILED_PRECONDITION", reason: "ANSWER_INVALID", message: HOSTILE } },
+    trn_2: { turnId: "trn_2", status: v1.TurnStatus.CANCELLED },
+  };
+  renderPage({
+    ...base,
+    thread: {
+      listThreads: () => ({ threads: [{ threadId: "thr_1", title: "Costs" }] }),
+      getThread: () => ({
+        thread: { threadId: "thr_1" },
+        messages: [
+          { count: 2, turnId: "trn_2", kind: { case: "user", value: { text: "and now?" } } },
+          { count: 1, turnId: "trn_1", kind: { case: "user", value: { text: "What is the total?" } } },
+        ],
+      }),
+    },
+    conversation: { ...base.conversation, getTurn: ({ turnId }) => ({ turn: turns[turnId] ?? { turnId } }) },
+  }, "/assistant?thread=thr_1");
+  expect(await screen.findByText("The model gave no usable answer")).toBeTruthy();
+  expect(await screen.findByText("The answer was stopped.")).toBeTruthy();
+});

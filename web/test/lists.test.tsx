@@ -4,7 +4,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { expect, test } from "vitest";
 import { auditFilter, periodStart } from "../src/audit/audit_view.js";
-import { progressOf } from "../src/batches/progress.js";
+import { failureReasons, progressOf } from "../src/batches/progress.js";
 import { cellOf, columnsOf, evidencePath, extractionIdOf, fieldsOf, FIELDS_MAX, SHOWN_FIRST } from "../src/batches/grid.js";
 import { ordered, rowName, shownRows } from "../src/usage/usage_view.js";
 import { refusal, renderPage } from "./page.js";
@@ -14,8 +14,10 @@ test("the filter of the audit log accepts known kinds and ids only", () => {
   expect(auditFilter(new URLSearchParams("kind=x OR y&user=a b&thread="))).toBe("");
 });
 
-test("the progress of a job has bounds", () => {
+test("the progress of a job has bounds, and its failures have reasons", () => {
   expect([progressOf({ doneItems: 1, failedItems: 1, totalItems: 4 }), progressOf({ doneItems: 9, failedItems: 9, totalItems: 4 }), progressOf({ doneItems: 0, failedItems: 0, totalItems: 0 })]).toEqual([0.5, 1, 0]);
+  const items = ["a", "", "b", "a", "c", "d"].map((message) => create(v1.JobItemSchema, message === "" ? {} : { error: { message } }));
+  expect(failureReasons({ items })).toEqual(["a", "b", "c"]);
 });
 
 test("days are in the order of time, other groups in that of the server", () => {

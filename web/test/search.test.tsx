@@ -2,7 +2,7 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { v1 } from "folio-client";
 import { expect, test } from "vitest";
 import { linkedHighlight } from "../src/document/box_link.js";
-import { isLong, partsOf, passageLink, type Passage } from "../src/search/passages.js";
+import { isLong, partsOf, passageLink, withoutEmptyCells, type Passage } from "../src/search/passages.js";
 import { searchOf, searchParametersOf } from "../src/search/search_parameters.js";
 import { choose, renderPage, type Services } from "./page.js";
 
@@ -18,6 +18,11 @@ test("the text of a passage is divided at its matches, which are counted in char
   const bad = [{ start: 0, end: 3 }, { start: 2, end: 4 }, { start: 5, end: 5 }, { start: 4, end: 99 }];
   expect(partsOf("abcdef", bad, false)).toEqual([{ text: "abc", isMatch: true }, { text: "def", isMatch: false }]);
   expect(partsOf("", [], false)).toEqual([]);
+});
+
+test("empty cells of a table leave no lines", () => {
+  expect(withoutEmptyCells(" |  | Total: | 957.00\nTerms: | 30 days |  | \n | BIC: | ")).toBe(" | Total: | 957.00\nTerms: | 30 days\nBIC: | ");
+  expect(withoutEmptyCells("a | b")).toBe("a | b");
 });
 
 test("a long passage is shortened around its first match", () => {

@@ -333,7 +333,7 @@ test("the rows are filled with a budget, and the job is paused, resumed and canc
     stack: {
       fillStack: (request) => {
         fillRequests.push(request);
-        job = { jobId: "job_1", inputJson: '{"stack":"stk_1"}', state: v1.JobState.RUNNING, totalItems: 10, doneItems: 3, failedItems: 1, creditBudget: { credits: 500n, used: 120n, rest: 380n } };
+        job = { jobId: "job_1", inputJson: '{"stack":"stk_1"}', state: v1.JobState.RUNNING, totalItems: 10, doneItems: 3, failedItems: 1, items: [{ number: 1, state: v1.JobItemState.FAILED, error: { message: "no text" } }], creditBudget: { credits: 500n, used: 120n, rest: 380n } };
         return { job };
       },
     },
@@ -352,6 +352,7 @@ test("the rows are filled with a budget, and the job is paused, resumed and canc
   await user.type(budget, "500");
   await user.click(screen.getByRole("button", { name: "Fill the rows" }));
   expect(await screen.findByText("3 of 10 rows, 1 failed")).toBeTruthy();
+  expect(screen.getByText("no text")).toBeTruthy();
   expect(await screen.findByText("120 of 500 credits used")).toBeTruthy();
   expect(fillRequests.map(({ stackId, creditBudget }) => [stackId, creditBudget])).toEqual([["stk_1", 500n]]);
   await user.click(screen.getByRole("button", { name: "Pause" }));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
+use folio_types::Timestamp;
 
 /// Chat with an LLM about a document, approve its changes, and get structured data.
 #[derive(Debug, Parser)]
@@ -69,6 +70,13 @@ impl StoreArguments {
     }
 }
 
+/// Parses a time such as `2026-05-01T00:00:00Z`, or a date, whose day begins at midnight UTC.
+pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
+    let midnight = |_| format!("{text}T00:00:00Z").parse::<Timestamp>();
+    let wrong = |_| "expected a time such as 2026-05-01T00:00:00Z, or a date such as 2026-05-01".to_owned();
+    text.parse::<Timestamp>().or_else(midnight).map_err(wrong)
+}
+
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -91,9 +99,12 @@ pub(crate) enum Command {
     /// Print balance and usage, and grant credit. Requires a running server.
     #[command(subcommand)]
     Credit(crate::credit::Command),
-    /// Show the organization, and change its settings.
+    /// Show the organization, and change its settings; create, list and delete organizations.
     #[command(subcommand)]
     Organization(crate::data::organization::Command),
+    /// List, add, change and remove the members of the organization.
+    #[command(subcommand, visible_alias = "members")]
+    Member(crate::data::member::Command),
     /// Print the audit log. Requires a running server.
     #[command(subcommand)]
     Audit(crate::audit::Command),
@@ -189,4 +200,18 @@ pub(crate) fn set(flags: &mut Flags, path: &str, value: Option<impl Into<serde_j
 /// Converts a file path to the value of a setting.
 pub(crate) fn path_value(path: Option<&PathBuf>) -> Option<String> {
     path.map(|path| path.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_may_be_a_date() {
+        assert_eq!(time("2026-05-01"), time("2026-05-01T00:00:00Z"));
+        assert_eq!(time("2026-05-01T09:30:00+02:00").map(|at| at.to_string()), Ok("2026-05-01T07:30:00Z".to_owned()));
+        for wrong in ["yesterday", "", "2026-13-01", "2026-05-01T00"] {
+            assert!(time(wrong).is_err_and(|problem| problem.starts_with("expected a time")), "{wrong}");
+        }
+    }
 }

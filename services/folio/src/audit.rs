@@ -20,11 +20,11 @@ pub(crate) enum Command {
 /// The selection of entries.
 #[derive(Debug, clap::Args)]
 struct Selection {
-    /// Start of the period, such as 2026-05-01T00:00:00Z [default: the first entry].
-    #[arg(long, value_name = "TIME")]
+    /// Start of the period, such as 2026-05-01 or 2026-05-01T09:30:00Z [default: the first entry].
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     from: Option<folio_types::Timestamp>,
     /// End of the period, exclusive [default: now].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     until: Option<folio_types::Timestamp>,
     /// Conditions that must all hold: user=ID thread=ID turn=ID kind=call_approved subject=create_tag.
     #[arg(long, default_value = "", hide_default_value = true)]

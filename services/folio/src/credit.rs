@@ -5,15 +5,17 @@ use std::io::Write as _;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use folio_proto::v1;
+use serde_json::{Value, json};
 use tokio_stream::StreamExt as _;
 
-use crate::client::{ServerArguments, answer, explain};
-use crate::terminal::printable;
+use crate::client::{Client, ServerArguments, answer, explain};
+use crate::data::output::{Format, View};
+use crate::data::{DataArguments, time};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Print the balance, and the grants with credit left.
-    Balance(ServerArguments),
+    Balance(DataArguments),
     /// Print the usage and cost of model calls, aggregated by group.
     Usage(Usage),
     /// Print each model call as a line of JSON, oldest first.
@@ -27,11 +29,11 @@ pub(crate) enum Command {
 /// A period.
 #[derive(Debug, clap::Args)]
 struct Range {
-    /// Start of the period, such as 2026-05-01T00:00:00Z [default: 30 days before the end].
-    #[arg(long, value_name = "TIME")]
+    /// Start of the period, such as 2026-05-01 or 2026-05-01T09:30:00Z [default: 30 days before the end].
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     from: Option<folio_types::Timestamp>,
     /// End of the period, exclusive [default: now].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     until: Option<folio_types::Timestamp>,
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct Usage {
     #[command(flatten)]
     range: Range,
     #[command(flatten)]
-    server: ServerArguments,
+    data: DataArguments,
 }
 
 /// A field to group by.
@@ -59,6 +61,19 @@ enum Group {
     User,
     /// The day (UTC).
     Day,
+}
+
+impl Group {
+    /// Returns the column of the group.
+    fn column(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Operation => "operation",
+            Self::Document => "document_id",
+            Self::User => "user_id",
+            Self::Day => "day",
+        }
+    }
 }
 
 impl From<Group> for v1::UsageGroup {
@@ -89,7 +104,7 @@ pub(crate) struct Grant {
     #[arg(long, value_name = "ORGANIZATION")]
     organization: Option<String>,
     /// The time at which the unused credits expire [default: never].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     expires_at: Option<folio_types::Timestamp>,
     /// The priority: grants with a lower value are used first.
     #[arg(long, default_value = "0")]
@@ -101,7 +116,7 @@ pub(crate) struct Grant {
     #[arg(long, default_value = "", hide_default_value = true)]
     request_id: String,
     #[command(flatten)]
-    server: ServerArguments,
+    data: DataArguments,
 }
 
 #[derive(Debug, clap::Args)]
@@ -118,61 +133,81 @@ pub(crate) struct Withdraw {
     #[arg(long, default_value = "", hide_default_value = true)]
     request_id: String,
     #[command(flatten)]
-    server: ServerArguments,
+    data: DataArguments,
 }
 
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
-        Command::Balance(server) => balance(&server).await,
-        Command::Usage(arguments) => usage(arguments).await,
+        Command::Balance(data) => data.run(async |client| balance(&client).await).await,
+        Command::Usage(arguments) => arguments.data.run(async |client| usage(&client, &arguments).await).await,
         Command::Export(arguments) => export(arguments).await,
-        Command::Grant(arguments) => grant(arguments).await,
-        Command::Withdraw(arguments) => withdraw(arguments).await,
+        Command::Grant(arguments) => arguments.data.run(async |client| grant(&client, &arguments).await).await,
+        Command::Withdraw(arguments) => arguments.data.run(async |client| withdraw(&client, &arguments).await).await,
     }
 }
 
-async fn balance(server: &ServerArguments) -> Result<()> {
-    let client = server.connect().await?;
+/// Returns the balance, with a table of the grants below it.
+async fn balance(client: &Client) -> Result<View> {
     let balance = answer(client.usages().get_balance(v1::GetBalanceRequest::default())).await?;
-    let v1::GetBalanceResponse { available, in_blocks, granted, expired, settled, .. } = balance;
-    let mut out = std::io::stdout();
-    if balance.unlimited {
-        writeln!(out, "calls are recorded and not limited")?;
+    let grants: Vec<Value> = balance.grants.iter().map(grant_row).collect();
+    let mut row = json!({
+        "available": balance.available, "in_blocks": balance.in_blocks, "granted": balance.granted,
+        "expired": balance.expired, "settled": balance.settled, "unlimited": balance.unlimited,
+    });
+    let mut text = View::one(row.clone()).render(Format::Table);
+    if !grants.is_empty() {
+        let columns = ["grant_id", "kind", "available", "credits", "expire_time", "note"];
+        text = format!("{text}\n{}", View::list(columns, grants.clone()).render(Format::Table));
     }
-    writeln!(out, "available {available}, in blocks of processes {in_blocks}")?;
-    writeln!(out, "granted {granted}, expired {expired}, settled {settled}")?;
-    for grant in &balance.grants {
-        let expires = grant.expire_time.as_ref().map_or_else(|| "never".to_owned(), ToString::to_string);
-        let kind = grant.kind().as_str_name().trim_start_matches("GRANT_KIND_").to_lowercase();
-        let (id, left, note) = (&grant.grant_id, grant.available, printable(&grant.note));
-        writeln!(out, "{id} {kind} {left} of {} expires={expires} {note}", grant.credits)?;
+    if let Some(members) = row.as_object_mut() {
+        members.insert("grants".to_owned(), grants.into());
     }
-    Ok(())
+    Ok(View::one(row).text(text))
 }
 
-async fn usage(Usage { by, range, server }: Usage) -> Result<()> {
-    let client = server.connect().await?;
+fn grant_row(grant: &v1::Grant) -> Value {
+    json!({
+        "grant_id": grant.grant_id,
+        "kind": grant.kind().as_str_name().trim_start_matches("GRANT_KIND_").to_lowercase(),
+        "available": grant.available, "credits": grant.credits, "expire_time": time(grant.expire_time.as_ref()),
+        "note": grant.note,
+    })
+}
+
+/// Returns the usage by group. The table ends with the total.
+async fn usage(client: &Client, Usage { by, range, data: _ }: &Usage) -> Result<View> {
     let request = v1::GetUsageRequest {
         start_time: range.from.map(folio_proto::time::to_proto),
         end_time: range.until.map(folio_proto::time::to_proto),
-        group_by: by.into_iter().map(|group| v1::UsageGroup::from(group).into()).collect(),
+        group_by: by.iter().map(|group| v1::UsageGroup::from(*group).into()).collect(),
     };
     let usage = answer(client.usages().get_usage(request)).await?;
-    let mut out = std::io::stdout();
-    for row in &usage.rows {
-        writeln!(out, "{}", line(row))?;
-    }
-    Ok(writeln!(out, "total {}", line(&usage.total.unwrap_or_default()))?)
+    Ok(usage_view(by, &usage))
 }
 
-fn line(row: &v1::UsageRow) -> String {
-    let labels = [&row.model, &row.operation, &row.document_id, &row.user_id, &row.day];
-    let labels: Vec<_> = labels.into_iter().filter(|label| !label.is_empty()).map(|label| printable(label)).collect();
-    let counts = format!(
-        "calls={} input_tokens={} cached_input_tokens={} output_tokens={} credits={} cost_microdollars={}",
-        row.calls, row.input_tokens, row.cached_input_tokens, row.output_tokens, row.credits, row.cost_microdollars
-    );
-    if labels.is_empty() { counts } else { format!("{} {counts}", labels.join(" ")) }
+fn usage_view(by: &[Group], usage: &v1::GetUsageResponse) -> View {
+    let groups = by.iter().map(|group| group.column());
+    let columns: Vec<&str> = groups.chain(COUNTS).collect();
+    let rows: Vec<Value> = usage.rows.iter().map(usage_row).collect();
+    let mut total = usage_row(&usage.total.clone().unwrap_or_default());
+    if let (Some(members), Some(first)) = (total.as_object_mut(), columns.first()) {
+        members.insert((*first).to_owned(), "total".into());
+    }
+    let table = View::list(columns.clone(), rows.iter().cloned().chain([total]).collect()).render(Format::Table);
+    View::list(columns, rows).text(table)
+}
+
+/// The columns of the usage after those of its groups.
+const COUNTS: [&str; 6] =
+    ["calls", "input_tokens", "cached_input_tokens", "output_tokens", "credits", "cost_microdollars"];
+
+fn usage_row(row: &v1::UsageRow) -> Value {
+    json!({
+        "model": row.model, "operation": row.operation, "document_id": row.document_id, "user_id": row.user_id,
+        "day": row.day, "calls": row.calls, "input_tokens": row.input_tokens,
+        "cached_input_tokens": row.cached_input_tokens, "output_tokens": row.output_tokens, "credits": row.credits,
+        "cost_microdollars": row.cost_microdollars, "unpriced_calls": row.unpriced_calls,
+    })
 }
 
 async fn export(Export { range, server }: Export) -> Result<()> {
@@ -185,14 +220,14 @@ async fn export(Export { range, server }: Export) -> Result<()> {
     let mut out = std::io::stdout();
     while let Some(entries) = stream.next().await {
         for entry in entries.map_err(|status| explain(&status))?.entries {
-            writeln!(out, "{}", json(&entry))?;
+            writeln!(out, "{}", entry_row(&entry))?;
         }
     }
     Ok(())
 }
 
-fn json(entry: &v1::UsageEntry) -> serde_json::Value {
-    serde_json::json!({
+fn entry_row(entry: &v1::UsageEntry) -> Value {
+    json!({
         "key": entry.key,
         "at": entry.end_time.as_ref().map(ToString::to_string),
         "user_id": entry.user_id,
@@ -210,28 +245,45 @@ fn json(entry: &v1::UsageEntry) -> serde_json::Value {
     })
 }
 
-async fn grant(grant: Grant) -> Result<()> {
-    let client = grant.server.connect().await?;
+async fn grant(client: &Client, grant: &Grant) -> Result<View> {
     let request = v1::GrantCreditRequest {
-        organization_id: grant.organization.unwrap_or_default(),
+        organization_id: grant.organization.clone().unwrap_or_default(),
         credits: grant.credits,
         expire_time: grant.expires_at.map(folio_proto::time::to_proto),
         priority: grant.priority.into(),
-        note: grant.note,
-        request_id: grant.request_id,
+        note: grant.note.clone(),
+        request_id: grant.request_id.clone(),
     };
     let granted = answer(client.credits().grant_credit(request)).await?.grant;
-    let granted = granted.context("invalid response of the server: the grant is missing")?;
-    Ok(writeln!(std::io::stdout(), "{} {}", granted.grant_id, granted.credits)?)
+    Ok(View::one(grant_row(&granted.context("invalid response of the server: the grant is missing")?)))
 }
 
-async fn withdraw(withdraw: Withdraw) -> Result<()> {
-    let client = withdraw.server.connect().await?;
+async fn withdraw(client: &Client, withdraw: &Withdraw) -> Result<View> {
     let request = v1::WithdrawCreditRequest {
-        organization_id: withdraw.organization.unwrap_or_default(),
+        organization_id: withdraw.organization.clone().unwrap_or_default(),
         credits: withdraw.credits,
-        note: withdraw.note,
-        request_id: withdraw.request_id,
+        note: withdraw.note.clone(),
+        request_id: withdraw.request_id.clone(),
     };
-    answer(client.credits().withdraw_credit(request)).await.map(drop)
+    answer(client.credits().withdraw_credit(request)).await?;
+    Ok(View::one(json!({ "withdrawn": withdraw.credits })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usage_is_a_table_by_group_with_a_total() {
+        let row = v1::UsageRow { model: "m1".to_owned(), calls: 2, credits: 3, ..v1::UsageRow::default() };
+        let total = v1::UsageRow { calls: 2, credits: 3, ..v1::UsageRow::default() };
+        let usage = v1::GetUsageResponse { rows: vec![row], total: Some(total), ..Default::default() };
+        let view = usage_view(&[Group::Model], &usage);
+        let table = view.render(Format::Table);
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(lines[0].starts_with("MODEL  CALLS") && lines[1].starts_with("m1"), "{table}");
+        assert!(lines[2].starts_with("total  2"), "{table}");
+        let rows: Value = serde_json::from_str(&view.render(Format::Json)).unwrap();
+        assert_eq!((rows.as_array().map(Vec::len), &rows[0]["credits"]), (Some(1), &json!(3)));
+    }
 }

@@ -104,6 +104,16 @@ pub(crate) fn failure(path: &Path, error: &anyhow::Error) -> String {
 
 /// Finds a document by its id or name.
 pub(crate) async fn find(client: &Client, what: &str, choose: Choice<v1::Document>) -> Result<v1::Document> {
+    find_among(client, what, |_| true, choose).await
+}
+
+/// Like [`find`], with a condition for documents that a name finds.
+pub(crate) async fn find_among(
+    client: &Client,
+    what: &str,
+    is_permitted: impl Fn(&v1::Document) -> bool,
+    choose: Choice<v1::Document>,
+) -> Result<v1::Document> {
     if what.parse::<DocumentId>().is_ok() {
         return by_id(client, what).await;
     }
@@ -112,7 +122,8 @@ pub(crate) async fn find(client: &Client, what: &str, choose: Choice<v1::Documen
         filter: names::filter(what),
         ..v1::ListDocumentsRequest::default()
     };
-    choose("document", what, answer(client.documents().list_documents(request)).await?.documents)
+    let found = answer(client.documents().list_documents(request)).await?.documents;
+    choose("document", what, found.into_iter().filter(is_permitted).collect())
 }
 
 async fn by_id(client: &Client, id: &str) -> Result<v1::Document> {

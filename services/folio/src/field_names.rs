@@ -4,9 +4,15 @@
 use folio_types::Error;
 
 /// Fields of the proto files, each with the flag or the argument that sets it.
-const NAMES: [(&str, &str); 85] = [
+const NAMES: [(&str, &str); 96] = [
+    ("add_document_ids", "DOCUMENT"),
+    ("admin_name", "--admin-name"),
     ("aggregates", "FUNCTION:COLUMN"),
     ("chunk", "FILE"),
+    ("collection.description", "--description"),
+    ("collection.metadata", "--metadata"),
+    ("collection.name", "NAME"),
+    ("collection.tag_ids", "--tag"),
     ("content", "FILE"),
     ("credit_budget", "--budget"),
     ("credits", "CREDITS"),
@@ -37,6 +43,8 @@ const NAMES: [(&str, &str); 85] = [
     ("limit", "--limit"),
     ("mcp_server.name", "NAME"),
     ("mcp_server.url", "URL"),
+    ("member.name", "NAME"),
+    ("member.user_id", "--user"),
     ("mentions", "the mentions of the message"),
     ("model", "--model"),
     ("note", "--note"),
@@ -70,9 +78,12 @@ const NAMES: [(&str, &str); 85] = [
     ("schema.response_format_json", "FILE"),
     ("schema.review_rule.checks", "--check"),
     ("schema.review_rule.min_confidence", "--min-confidence"),
+    ("section_id", "SECTION ID"),
     ("stack.document_ids", "--document"),
     ("stack.name", "NAME"),
     ("stack.review_rule.min_confidence", "--approve-from"),
+    ("stack.rule.metadata", "--metadata"),
+    ("stack.rule.tag_ids", "--tag"),
     ("start_time", "--from"),
     ("tag.color", "--color"),
     ("tag.description", "--description"),

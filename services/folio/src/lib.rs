@@ -97,13 +97,14 @@ fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
                 Box::pin(demo::run(demo, settings)).await
             }
             Command::Chat(chat) => Box::pin(chat::run(chat)).await,
-            Command::Credit(command) => credit::run(command).await,
+            Command::Credit(command) => Box::pin(credit::run(command)).await,
             Command::Audit(command) => audit::run(command).await,
-            Command::Token(command) => token::run(command).await,
+            Command::Token(command) => Box::pin(token::run(command)).await,
             Command::Document(command) => Box::pin(data::document::run(command)).await,
             Command::Schema(command) => Box::pin(data::schema::run(command)).await,
             Command::Prompt(command) => Box::pin(data::prompt::run(command)).await,
             Command::Organization(command) => Box::pin(data::organization::run(command)).await,
+            Command::Member(command) => Box::pin(data::member::run(command)).await,
             Command::Tag(command) => Box::pin(data::tag::run(command)).await,
             Command::Collection(command) => Box::pin(data::collection::run(command)).await,
             Command::Dictionary(command) => Box::pin(data::dictionary::run(command)).await,

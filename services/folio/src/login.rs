@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use folio_proto::v1;
 use folio_types::SessionToken;
+use folio_types::token::Token;
 use serde::{Deserialize, Serialize};
 
-use crate::client::{Sourced, answer, connect, open};
+use crate::client::{Client, Sourced, answer, connect, open};
 use crate::endpoint::TlsArguments;
 use crate::secret_input;
 use crate::terminal::{note, write_stdout};
@@ -24,8 +25,8 @@ pub(crate) struct Arguments {
     /// Sign in with this e-mail address and a password, which is read instead of a token.
     #[arg(long, value_name = "ADDRESS")]
     email: Option<String>,
-    /// The organization of later commands, by id or name [default: the only one of the user].
-    #[arg(long, value_name = "ORGANIZATION", requires = "email")]
+    /// The organization of later commands with --email or an account token, by id or name [default: the only one of the user].
+    #[arg(long, value_name = "ORGANIZATION")]
     organization: Option<String>,
     #[command(flatten)]
     tls: TlsArguments,
@@ -40,7 +41,7 @@ pub(crate) struct Login {
     /// The certificate authorities of the server. None: the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// The id of the organization in which a session acts. None: the token names its organization.
+    /// The id of the organization in which a session or an account token acts. None: the token names its organization.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) organization: Option<String>,
 }
@@ -103,8 +104,15 @@ async fn log_in(Arguments { server, email, organization, tls }: Arguments) -> Re
             let token = secret_input::read("token: ").await?;
             ensure!(!token.is_empty(), "the token is empty: create one with folio token create");
             let token = Sourced::new(token, "the input");
-            status::check_token(&connect(&server, &tls, &token).await?).await?;
-            (token.value, None)
+            let client = connect(&server, &tls, &token).await?;
+            let organization = match (names_its_organization(&token.value), organization) {
+                (true, None) => status::check_token(&client).await.map(|()| None)?,
+                (true, Some(_)) => {
+                    bail!("--organization requires --email or an account token: this token names its organization")
+                }
+                (false, wanted) => select(&client, wanted.as_deref()).await?,
+            };
+            (token.value, organization)
         }
     };
     let tls_ca = tls.authority().map(std::path::absolute).transpose()?;
@@ -125,10 +133,7 @@ async fn sign_in(
     let signed_in = answer(client.accounts().sign_in(v1::SignInRequest { email, password })).await?;
     let token = Sourced::new(signed_in.session_token, "the sign-in");
     let client = connect(server, tls, &token).await?;
-    let request = v1::ListAccountOrganizationsRequest { page_size: 1_000, ..Default::default() };
-    let found = answer(client.accounts().list_account_organizations(request)).await?.organizations;
-    let found: Vec<_> = found.into_iter().filter_map(|found| found.organization).collect();
-    match chosen(&found, organization.as_deref()) {
+    match select(&client, organization.as_deref()).await {
         Ok(chosen) => Ok((token.value, chosen)),
         Err(error) => {
             // A session that no command uses must not remain.
@@ -136,6 +141,19 @@ async fn sign_in(
             Err(error)
         }
     }
+}
+
+/// Returns true unless the token is an account token, which acts in any organization of its user.
+fn names_its_organization(token: &str) -> bool {
+    !token.parse::<Token>().is_ok_and(|token| token.is_of_account())
+}
+
+/// Returns the id of the organization in which later commands act. None: the user has no organization.
+async fn select(client: &Client, wanted: Option<&str>) -> Result<Option<String>> {
+    let request = v1::ListAccountOrganizationsRequest { page_size: 1_000, ..Default::default() };
+    let found = answer(client.accounts().list_account_organizations(request)).await?.organizations;
+    let found: Vec<_> = found.into_iter().filter_map(|found| found.organization).collect();
+    chosen(&found, wanted)
 }
 
 /// Chooses the organization of a user by id or name, or the only one. None: the user has no organization.
@@ -187,6 +205,8 @@ async fn end_session(login: &Login) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use folio_types::{OrgId, System};
+
     use super::*;
 
     #[test]
@@ -227,6 +247,14 @@ mod tests {
         let several = selected(&two, None).unwrap_err();
         assert!(several.contains("org_1 (Acme), org_2 (Beta)"), "{several}");
         assert!(selected(&two, Some("Gamma")).unwrap_err().contains("Gamma"));
+    }
+
+    #[test]
+    fn an_account_token_names_no_organization() {
+        let token = |org: &OrgId| Token::generate(org, &System).reveal();
+        assert!(names_its_organization(&token(&OrgId::first())));
+        assert!(!names_its_organization(&token(&OrgId::platform())));
+        assert!(names_its_organization("eyJhbGciOi.eyJzdWIi.c2ln"));
     }
 
     #[test]

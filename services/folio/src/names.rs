@@ -1,4 +1,4 @@
-//! Names of documents, schemas, prompts, tags, collections and stacks on a command line.
+//! Names of documents, schemas, prompts, tags, collections, stacks and members on a command line.
 
 use anyhow::{Result, bail};
 use folio_proto::v1;
@@ -37,6 +37,7 @@ named! {
     Tag: tag_id,
     Collection: collection_id,
     Stack: stack_id,
+    Member: user_id,
 }
 
 /// Returns the filter of a list for the items whose name contains a text.

@@ -1,7 +1,7 @@
 import { Stack, Text } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { errorOfMessage, FolioError, v1 } from "folio-client";
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { Fragment, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice, type ActionHandlers } from "../errors/error_notice.js";
 import { usePermits } from "../session/session_context.js";
@@ -11,12 +11,13 @@ import { entriesOf, groupsOf, messagesOf } from "./history.js";
 import { LiveTurn } from "./live_turn.js";
 import { mentionOf } from "./mentions.js";
 import { PastEntry } from "./past_entry.js";
+import { PastOutcome } from "./past_outcome.js";
 import { threadKey, useThread } from "./queries.js";
 import { COORDINATOR, isReadOnly, type Subject } from "./subject.js";
 import { useStoredTurn, useTurn, type Decisions, type Outgoing } from "./use_turn.js";
 
 const NO_DECISIONS: Decisions = new Map();
-/** Number of entries whose typed answers are read at once. Earlier ones are read on demand. */
+/** Number of entries whose typed answers are read at once, earlier ones on demand, and of entries with the ends of turns that gave no answer. */
 const RECENT = 20;
 
 interface ConversationProps {
@@ -117,7 +118,10 @@ export function Conversation({ subject, threadId, initialText, onThread, onNew }
       {thread.error !== null && <ErrorNotice error={thread.error} actions={{ retry: () => void thread.refetch() }} />}
       {entries.length === 0 && state === undefined && !thread.isLoading && <EmptyState title={subject.title} text={subject.text} />}
       {entries.map((entry, index) => (
-        <PastEntry key={entry.key} entry={entry} typed={!isReadOnly(subject) ? "no" : index >= entries.length - RECENT ? "recent" : "earlier"} {...(canWrite && entry.kind === "user" && { onAskAgain: () => setDraft({ ...draft, text: entry.text, keep: entry.count - 1 }) })} />
+        <Fragment key={entry.key}>
+          <PastEntry entry={entry} typed={!isReadOnly(subject) ? "no" : index >= entries.length - RECENT ? "recent" : "earlier"} {...(canWrite && entry.kind === "user" && { onAskAgain: () => setDraft({ ...draft, text: entry.text, keep: entry.count - 1 }) })} />
+          {entry.unanswered !== "" && entry.unanswered !== open?.turnId && index >= entries.length - RECENT && <PastOutcome turnId={entry.unanswered} />}
+        </Fragment>
       ))}
       {state !== undefined && (
         <LiveTurn

@@ -11,10 +11,13 @@ export interface PastCall {
   readonly group: v1.TaskGroup | undefined;
 }
 
-/** A message. `endOf`: the id of the turn if the message is its last one; empty: it is not, or the message was copied into the thread. */
+/**
+ * A message. `endOf`: the id of the turn if the message is its last one; empty: it is not, or the message was copied into the thread.
+ * `unanswered`: the id of the turn if the message is its last one and gives no answer, because the turn is open or ended without one; else empty.
+ */
 export type Entry =
-  | { readonly kind: "user"; readonly key: string; readonly count: number; readonly text: string }
-  | { readonly kind: "agent"; readonly key: string; readonly text: string; readonly thinking: string; readonly calls: readonly PastCall[]; readonly endOf: string };
+  | { readonly kind: "user"; readonly key: string; readonly count: number; readonly text: string; readonly unanswered: string }
+  | { readonly kind: "agent"; readonly key: string; readonly text: string; readonly thinking: string; readonly calls: readonly PastCall[]; readonly endOf: string; readonly unanswered: string };
 
 /** Returns the messages of the pages of a thread, oldest first. `pages`: the newest first, each with its newest message first. */
 export function messagesOf(pages: readonly Pick<v1.GetThreadResponse, "messages">[]): v1.Message[] {
@@ -37,10 +40,12 @@ export function entriesOf(messages: readonly v1.Message[], openTurnId: string, g
     if (openTurnId !== "" && message.turnId === openTurnId) return [];
     const key = `${message.turnId}-${message.count}-${index}`;
     const { kind } = message;
-    if (kind.case === "user") return [{ kind: "user", key, count: message.count, text: kind.value.text }];
+    const end = ends.get(message.turnId);
+    if (kind.case === "user") return [{ kind: "user", key, count: message.count, text: kind.value.text, unanswered: end === undefined ? message.turnId : "" }];
     if (kind.case !== "assistant") return [];
     const { text, thinking, calls } = kind.value;
+    const isEnd = end === message;
     const past = calls.map(({ id, name, argumentsJson }) => ({ callId: id, name, argumentsJson, content: results.get(id), group: groupOf.get(id) }));
-    return [{ kind: "agent", key, text, thinking: thinking.map(({ text }) => text).join("\n\n"), calls: past, endOf: ends.get(message.turnId) === message ? message.turnId : "" }];
+    return [{ kind: "agent", key, text, thinking: thinking.map(({ text }) => text).join("\n\n"), calls: past, endOf: isEnd ? message.turnId : "", unanswered: isEnd && calls.length > 0 ? message.turnId : "" }];
   });
 }

@@ -5,6 +5,7 @@ import { useState } from "react";
 import { Link } from "wouter";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
+import { formatCount } from "../format.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, QueryView } from "../states/states.js";
 import { useFocus } from "./focus.js";
@@ -70,7 +71,7 @@ function SplitForm({ document, parts }: { readonly document: v1.Document; readon
           {split.error !== null && <ErrorNotice error={split.error} actions={{ retry: () => split.mutate() }} onClose={split.reset} />}
           {split.data === undefined ? (
             <Group>
-              <Button size="xs" loading={split.isPending} disabled={problem !== undefined} onClick={() => split.mutate()}>{`Make ${partsOf(rows).length} documents`}</Button>
+              <Button size="xs" loading={split.isPending} disabled={problem !== undefined} onClick={() => split.mutate()}>{`Make ${formatCount(partsOf(rows).length, "document")}`}</Button>
               {problem !== undefined && <Text size="xs" c="dimmed" role="status">{problem}</Text>}
             </Group>
           ) : <Made documents={split.data} />}

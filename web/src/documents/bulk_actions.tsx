@@ -8,6 +8,7 @@ import { useLocation } from "wouter";
 import { useApi } from "../api/api.js";
 import { adviceFor } from "../errors/advice.js";
 import { ErrorNotice } from "../errors/error_notice.js";
+import { formatCount } from "../format.js";
 import { usePermits } from "../session/session_context.js";
 import type { NewStackState } from "../stacks/stacks_view.js";
 import { each, type Outcome } from "./each.js";
@@ -94,7 +95,7 @@ function ExtractForm({ documents, onDone }: { readonly documents: readonly v1.Do
   const run = useMutation({
     mutationFn: () => api.batch(promptId, { documentIds: documents.map(({ documentId }) => documentId) }),
     onSuccess: () => {
-      notifications.show({ color: "green", title: "Batch started", message: `A job extracts ${documents.length} documents.` });
+      notifications.show({ color: "green", title: "Batch started", message: `A job extracts ${formatCount(documents.length, "document")}.` });
       onDone();
     },
   });
@@ -102,7 +103,7 @@ function ExtractForm({ documents, onDone }: { readonly documents: readonly v1.Do
     <Stack>
       <PromptSelect value={promptId} onChange={setPromptId} />
       {run.error !== null && <ErrorNotice error={run.error} actions={{ retry: () => run.mutate() }} />}
-      <Button onClick={() => run.mutate()} loading={run.isPending}>{`Extract ${documents.length} documents`}</Button>
+      <Button onClick={() => run.mutate()} loading={run.isPending}>{`Extract ${formatCount(documents.length, "document")}`}</Button>
     </Stack>
   );
 }

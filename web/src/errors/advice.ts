@@ -43,6 +43,12 @@ const BY_REASON: Partial<Record<Reason, Advice>> = {
     action: "send again",
     label: "Ask again",
   },
+  ANSWER_INVALID: {
+    title: "The model gave no usable answer",
+    text: "The answer does not have the form that the agent requires. Ask again, or choose another model.",
+    action: "send again",
+    label: "Ask again",
+  },
   VERSION_CONFLICT: {
     title: "This was changed meanwhile",
     text: "Your change is based on an older version and was not saved. Reload to see the current version.",
@@ -78,12 +84,6 @@ const BY_REASON: Partial<Record<Reason, Advice>> = {
     text: "It accepts no further message. Continue in a new conversation about the same document.",
     action: "new thread",
     label: "New conversation",
-  },
-  ANSWER_INVALID: {
-    title: "The model gave no usable answer",
-    text: "Its answer did not have the required form, also after a correction. Ask again, or choose another model.",
-    action: "send again",
-    label: "Ask again",
   },
   TOO_MANY_ATTEMPTS: {
     title: "Too many attempts",

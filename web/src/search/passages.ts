@@ -102,6 +102,14 @@ export function partsOf(text: string, matches: readonly Pick<Match, "start" | "e
   return parts;
 }
 
+/** Returns a part of a text for people, without the lines around empty cells of tables. */
+export function withoutEmptyCells(text: string): string {
+  return text
+    .replace(/(?:\|[^\S\n]{0,9}){2,}/g, "| ")
+    .replace(/\n[^\S\n]{0,9}\|[^\S\n]{0,9}/g, "\n")
+    .replace(/[^\S\n]{0,9}\|[^\S\n]{0,9}\n/g, "\n");
+}
+
 /** Returns true if a part of the text is hidden at first. */
 export function isLong(text: string): boolean {
   return [...text].length > SHOWN_CHARS;

@@ -4,10 +4,11 @@ import { lazy, Suspense, useMemo, useState, type FormEvent } from "react";
 import { Link, useSearchParams } from "wouter";
 import { CollectionSelect } from "../assistant/scope_select.js";
 import { useTags } from "../documents/queries.js";
+import { formatCount } from "../format.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, LoadingState, MoreButton, QueryView } from "../states/states.js";
 import { Gaps } from "./gaps.js";
-import { isLong, partsOf, passageLink, QUERY_MAX, type Passage, type SearchAnswer } from "./passages.js";
+import { isLong, partsOf, passageLink, QUERY_MAX, withoutEmptyCells, type Passage, type SearchAnswer } from "./passages.js";
 import { LIMIT_FIRST, LIMIT_MAX, useAsk, useSearch } from "./retrieval.js";
 import { searchOf, searchParametersOf } from "./search_parameters.js";
 
@@ -68,7 +69,7 @@ export function SearchView() {
           {(data) => (
             <>
               <Gaps gaps={data.gaps} />
-              <Text size="sm" c="dimmed" role="status">{`${data.passages.length} passages`}</Text>
+              <Text size="sm" c="dimmed" role="status">{formatCount(data.passages.length, "passage")}</Text>
               <Stack gap="xs" role="list" aria-label="Passages" aria-busy={answer.isPlaceholderData}>
                 {data.passages.map((passage) => <PassageCard key={passage.key} passage={passage} />)}
               </Stack>
@@ -97,7 +98,7 @@ function PassageCard({ passage }: { readonly passage: Passage }) {
         </Group>
       </Group>
       <Text size="sm" className="foreign" mt={4}>
-        {parts.map((part, index) => (part.isMatch ? <Mark key={index}>{part.text}</Mark> : <span key={index}>{part.text}</span>))}
+        {parts.map((part, index) => (part.isMatch ? <Mark key={index}>{part.text}</Mark> : <span key={index}>{withoutEmptyCells(part.text)}</span>))}
       </Text>
       {isLong(text) && <Group><Button size="compact-xs" variant="subtle" color="gray" aria-expanded={isWhole} onClick={() => setWhole(!isWhole)}>{isWhole ? "Less" : "Whole passage"}</Button></Group>}
     </Card>

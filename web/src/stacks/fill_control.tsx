@@ -3,7 +3,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
-import { progressOf } from "../batches/progress.js";
+import { failureReasons, progressOf } from "../batches/progress.js";
 import { budgetOf } from "../documents/uploads.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatNumber, formatPercent } from "../format.js";
@@ -62,13 +62,15 @@ export function FillControl({ stackId, canWrite, isDefined }: FillControlProps) 
 function FillProgress({ job }: { readonly job: v1.Job }) {
   const { state, doneItems, failedItems, totalItems, creditBudget, error } = job;
   const done = progressOf(job);
+  const ended = failedItems > 0 ? "yellow" : "green";
   return (
-    <Group gap="xs">
-      <Badge size="sm" variant="light" color={state === v1.JobState.FAILED ? "red" : state === v1.JobState.COMPLETED ? "green" : "blue"}>{(v1.JobState[state] ?? "").toLowerCase()}</Badge>
-      <Progress w={120} value={done * 100} color={failedItems > 0 ? "yellow" : "green"} aria-label={`Progress of the filling ${formatPercent(done)}`} />
+    <Group gap="xs" mih={30}>
+      <Badge size="sm" variant="light" color={state === v1.JobState.FAILED ? "red" : state === v1.JobState.COMPLETED ? ended : "blue"}>{(v1.JobState[state] ?? "").toLowerCase()}</Badge>
+      <Progress w={120} value={done * 100} color={ended} aria-label={`Progress of the filling ${formatPercent(done)}`} />
       <Text size="xs" role="status">{`${formatNumber(doneItems)} of ${formatNumber(totalItems)} rows${failedItems > 0 ? `, ${formatNumber(failedItems)} failed` : ""}`}</Text>
       {creditBudget !== undefined && <Text size="xs" c="dimmed">{`${formatNumber(creditBudget.used)} of ${formatNumber(creditBudget.credits)} credits used`}</Text>}
       {error !== undefined && <Text size="xs" c="red" className="foreign">{error.message}</Text>}
+      {failureReasons(job).map((reason) => <Text key={reason} size="xs" c="red" className="foreign">{reason}</Text>)}
     </Group>
   );
 }

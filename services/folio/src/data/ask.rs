@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use folio_client::{Answer, Question};
 use serde_json::{Value, json};
 
-use super::output::{Format, View};
+use super::output::View;
 use super::{DataArguments, collection, tag};
 use crate::client::{Client, explain_error};
 use crate::terminal::printable;
@@ -36,17 +36,11 @@ pub(crate) struct Arguments {
     /// Maximum credits of the model calls.
     #[arg(long, value_name = "CREDITS")]
     budget: Option<u64>,
-    /// Print one JSON document, as --output json does.
-    #[arg(long, conflicts_with = "output")]
-    json: bool,
     #[command(flatten)]
     data: DataArguments,
 }
 
-pub(crate) async fn run(mut arguments: Arguments) -> Result<()> {
-    if arguments.json {
-        arguments.data.output = Format::Json;
-    }
+pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let data = &arguments.data;
     data.run(async |client| ask(&client, &arguments).await).await
 }
@@ -114,6 +108,7 @@ fn list<'a>(answer: &'a Value, member: &str) -> impl Iterator<Item = &'a Value> 
 mod tests {
     use folio_proto::v1;
 
+    use super::super::output::Format;
     use super::*;
 
     fn shown(text: &str, value: Value) -> String {

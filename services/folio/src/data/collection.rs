@@ -1,5 +1,7 @@
 //! `folio collection`.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Result, ensure};
 use folio_proto::v1;
 use folio_resources::CollectionId;
@@ -112,8 +114,25 @@ async fn collections(client: &Client, list: &ListArguments) -> Result<View> {
         let page = answer(client.collections().list_collections(request)).await?;
         Ok((page.collections, page.next_page_token))
     });
-    let rows = found.await?.iter().map(row).collect();
-    Ok(View::list(["collection_id", "name", "tag_ids", "metadata", "description"], rows))
+    let found = found.await?;
+    let tags = tag::names_by_id(client, found.iter().any(|collection| !collection.tag_ids.is_empty())).await?;
+    let rows = found.iter().map(row).collect();
+    let view = View::list(["collection_id", "name", "tag_ids", "metadata", "description"], rows);
+    Ok(view.table_of(table(&found, &tags)))
+}
+
+/// Returns a table of collections with the names of their tags, by id in `tags`.
+fn table(collections: &[v1::Collection], tags: &BTreeMap<String, String>) -> View {
+    let row = |collection: &v1::Collection| {
+        let names: Vec<&String> = collection.tag_ids.iter().map(|id| tags.get(id).unwrap_or(id)).collect();
+        let values: Vec<String> = collection.metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        json!({
+            "collection_id": collection.collection_id, "name": collection.name, "tags": names, "metadata": values,
+            "description": collection.description,
+        })
+    };
+    let columns = ["collection_id", "name", "tags", "metadata", "description"];
+    View::list(columns, collections.iter().map(row).collect())
 }
 
 async fn one(client: &Client, what: &str) -> Result<View> {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::output::{Format, View};
-use super::{DataArguments, StoresArguments, collect, extraction, parsed, present, prompt};
+use super::{DataArguments, collect, extraction, parsed, present, prompt};
 use crate::client::{Client, answer};
 use crate::names;
 use crate::progress::Progress;
@@ -53,20 +53,16 @@ pub(crate) struct Arguments {
     /// The model [default: the model of the prompt, otherwise of the organization].
     #[arg(long, default_value = "", hide_default_value = true)]
     model: String,
-    /// Print one JSON document.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    stores: StoresArguments,
+    data: DataArguments,
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
-    let Arguments { prompt, verified, limit, model, json, stores } = arguments;
+    let Arguments { prompt, verified, limit, model, data } = arguments;
     ensure!(
         verified,
         "pass --verified: the prompt is compared with verified extractions, and each run costs model calls"
     );
-    let data = DataArguments { stores, output: if json { Format::Json } else { Format::Table } };
     let limit = usize::try_from(limit)?;
     data.run(async |client| Box::pin(evaluate(&client, &prompt, limit, &model)).await).await
 }

@@ -105,7 +105,7 @@ async fn watch(client: &Client, arguments: &Arguments) -> Result<View> {
             Err(error) => return Err(explain_error(&error)),
         };
         if let Some(row) = change.and_then(|change| waiting.apply(change)) {
-            write_stdout(&line(row, arguments.data.output, is_first))?;
+            write_stdout(&line(row, arguments.data.format(), is_first))?;
             is_first = false;
         }
     }

@@ -7,7 +7,7 @@ use folio_proto::v1;
 use folio_types::JobId;
 use serde_json::{Value, json};
 
-use super::output::View;
+use super::output::{Format, View};
 use super::{DataArguments, collect, parsed, present, time};
 use crate::client::{Client, answer, explain_error};
 use crate::progress::{Progress, ProgressLine};
@@ -78,6 +78,9 @@ pub(crate) struct Items {
     data: DataArguments,
 }
 
+/// The columns of a table of items.
+const ITEM_COLUMNS: [&str; 6] = ["number", "subject", "state", "attempts", "result", "error"];
+
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum ItemState {
     Done,
@@ -125,7 +128,8 @@ async fn show(client: &Client, job_id: String) -> Result<View> {
     view(answer(client.jobs().get_job(v1::GetJobRequest { job_id })).await?.job)
 }
 
-/// Shows the progress of a job until it ends: a bar on a terminal, otherwise a line for each change. A failed job is a failure.
+/// Shows the progress of a job until it ends: a bar on a terminal, otherwise a line for each change. A failed job is a failure, and so is
+/// a job with failed items.
 pub(super) async fn watch(client: &Client, job_id: String) -> Result<View> {
     let line = std::io::stderr().is_terminal().then(|| Progress::stderr().line(&job_id));
     let report = |job: &v1::Job, state: &str| match &line {
@@ -134,12 +138,24 @@ pub(super) async fn watch(client: &Client, job_id: String) -> Result<View> {
     };
     let job = wait(client, &job_id, report).await?;
     drop(line);
-    let failure = (job.state() == v1::JobState::Failed).then(|| format!("the job failed: {}", reason(&job)));
+    let failure = failure(&job);
     let view = view(Some(job))?;
     Ok(match failure {
         Some(failure) => view.failing(failure),
         None => view,
     })
+}
+
+/// Returns the failure of an ended job, with the command that helps. None: the job has no failed item and did not fail.
+fn failure(job: &v1::Job) -> Option<String> {
+    match (job.state(), job.failed_items) {
+        (v1::JobState::Failed, _) => Some(format!("the job failed: {}", reason(job))),
+        (_, 0) => None,
+        (_, failed) => Some(format!(
+            "failed items: {failed} of {}; folio job retry {} repeats them in a new job",
+            job.total_items, job.job_id
+        )),
+    }
 }
 
 /// Reports the progress of a job until it ends.
@@ -196,13 +212,30 @@ async fn items(client: &Client, list: &Items) -> Result<View> {
         let page = answer(client.jobs().list_job_items(request)).await?;
         Ok((page.items, page.next_page_token))
     });
-    let columns = ["number", "subject", "state", "attempts", "result", "error"];
-    Ok(View::list(columns, found.await?.iter().map(item).collect()))
+    Ok(View::list(ITEM_COLUMNS, found.await?.iter().map(item).collect()))
 }
 
 /// Returns a job of a response.
 pub(super) fn view(job: Option<v1::Job>) -> Result<View> {
-    Ok(View::one(row(&present(job)?)))
+    let job = present(job)?;
+    Ok(View::one(row(&job)).text(text(&job)))
+}
+
+/// Returns a job as people read it: the items are a table below the other members.
+fn text(job: &v1::Job) -> String {
+    let mut members = row(job);
+    if let Some(members) = members.as_object_mut() {
+        members.remove("items");
+    }
+    let mut text = View::one(members).render(Format::Table);
+    if !job.items.is_empty() {
+        text.push('\n');
+        text.push_str(&View::list(ITEM_COLUMNS, job.items.iter().map(item).collect()).render(Format::Table));
+    }
+    if usize::try_from(job.total_items).is_ok_and(|total| total > job.items.len()) {
+        text.push_str(&format!("\nfolio job items {} lists all {} items\n", job.job_id, job.total_items));
+    }
+    text
 }
 
 fn row(job: &v1::Job) -> Value {
@@ -255,7 +288,6 @@ fn reason(job: &v1::Job) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::output::Format;
     use super::*;
 
     #[test]
@@ -293,5 +325,35 @@ mod tests {
         job.error = Some(v1::Error { message, reason: "JOB_EXPIRED".to_owned(), ..v1::Error::default() });
         let table = view(Some(job)).unwrap().render(Format::Table);
         assert!(table.contains("1 of 2 done, 1 failed") && table.contains("60 s (JOB_EXPIRED)"), "{table}");
+    }
+
+    #[test]
+    fn the_items_are_a_table_below_the_job() {
+        let item = |subject: &str| v1::JobItem { subject: subject.to_owned(), number: 1, ..v1::JobItem::default() };
+        let job = v1::Job {
+            job_id: "job_1".to_owned(),
+            items: vec![item("doc_1"), item("doc_2")],
+            total_items: 3,
+            ..v1::Job::default()
+        };
+        let shown = view(Some(job)).unwrap();
+        let table = shown.render(Format::Table);
+        let lines: Vec<&str> = table.lines().collect();
+        let header = lines.iter().position(|line| line.starts_with("NUMBER")).unwrap();
+        assert!(lines[header + 2].contains("doc_2") && !table.contains("[{"), "{table}");
+        assert_eq!(lines.last(), Some(&"folio job items job_1 lists all 3 items"));
+        assert!(shown.render(Format::Json).contains("\"items\""), "programs get the items in one document");
+    }
+
+    #[test]
+    fn a_job_with_failed_items_is_a_failure() {
+        let mut job = v1::Job { job_id: "job_1".to_owned(), total_items: 2, ..v1::Job::default() };
+        job.state = v1::JobState::Completed.into();
+        assert_eq!(failure(&job), None);
+        job.failed_items = 1;
+        let printed = failure(&job).unwrap();
+        assert_eq!(printed, "failed items: 1 of 2; folio job retry job_1 repeats them in a new job");
+        job.state = v1::JobState::Failed.into();
+        assert!(failure(&job).unwrap().starts_with("the job failed"));
     }
 }

@@ -97,7 +97,7 @@ async fn of_document(client: &Client, show: &Show) -> Result<View> {
         Ok((page.links, page.next_page_token))
     });
     let columns = ["page", "target", "status", "documents", "action"];
-    Ok(View::list(columns, found.await?.iter().map(link_row).collect()))
+    Ok(View::list(columns, found.await?.iter().map(link_row).collect()).empty("the document has no links"))
 }
 
 async fn to_document(client: &Client, to: &To) -> Result<View> {
@@ -120,7 +120,7 @@ async fn to_document(client: &Client, to: &To) -> Result<View> {
         })
     };
     let columns = ["document_name", "document_id", "target", "create_time"];
-    Ok(View::list(columns, found.await?.iter().map(row).collect()))
+    Ok(View::list(columns, found.await?.iter().map(row).collect()).empty("no document refers to this one"))
 }
 
 async fn missing_targets(client: &Client, limit: usize) -> Result<View> {
@@ -129,14 +129,8 @@ async fn missing_targets(client: &Client, limit: usize) -> Result<View> {
         let page = answer(client.links().list_missing_links(request)).await?;
         Ok((page.links, page.next_page_token))
     });
-    let row = |link: &v1::MissingLink| {
-        json!({
-            "target": link.target, "document_ids": link.document_ids, "has_more_documents": link.has_more_documents,
-            "create_time": time(link.create_time.as_ref()),
-        })
-    };
-    let columns = ["target", "document_ids", "has_more_documents", "create_time"];
-    Ok(View::list(columns, found.await?.iter().map(row).collect()))
+    let columns = ["target", "documents", "document_id", "create_time"];
+    Ok(View::list(columns, found.await?.iter().map(missing_row).collect()).empty("no target is missing"))
 }
 
 async fn resolve(client: &Client, what: &str) -> Result<View> {
@@ -145,6 +139,16 @@ async fn resolve(client: &Client, what: &str) -> Result<View> {
     let v1::ResolveDocumentLinksResponse { matched, ambiguous, missing, truncated } =
         answer(client.links().resolve_document_links(request)).await?;
     Ok(View::one(json!({ "matched": matched, "ambiguous": ambiguous, "missing": missing, "truncated": truncated })))
+}
+
+/// Returns a missing target with the number of documents that refer to it, and the first of them.
+fn missing_row(link: &v1::MissingLink) -> Value {
+    let more = if link.has_more_documents { "+" } else { "" };
+    json!({
+        "target": link.target, "documents": format!("{}{more}", link.document_ids.len()),
+        "document_id": link.document_ids.first(), "document_ids": link.document_ids,
+        "has_more_documents": link.has_more_documents, "create_time": time(link.create_time.as_ref()),
+    })
 }
 
 fn link_row(link: &v1::ResolvedLink) -> Value {
@@ -162,6 +166,17 @@ fn link_row(link: &v1::ResolvedLink) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_target_states_how_many_documents_refer_to_it() {
+        let document_ids = vec!["doc_1".to_owned(), "doc_2".to_owned()];
+        let mut link = v1::MissingLink { target: "annex.pdf".to_owned(), document_ids, ..Default::default() };
+        assert_eq!(missing_row(&link)["documents"], "2");
+        link.has_more_documents = true;
+        let row = missing_row(&link);
+        assert_eq!((&row["documents"], &row["document_id"]), (&json!("2+"), &json!("doc_1")));
+        assert_eq!(row["document_ids"], json!(["doc_1", "doc_2"]));
+    }
 
     #[test]
     fn a_row_names_the_status_the_documents_and_the_action() {

@@ -1,5 +1,5 @@
-//! Data commands: documents, collections, schemas, prompts, tags, extractions, jobs, webhooks, users and the organization, for scripts
-//! and people.
+//! Data commands: documents, collections, schemas, prompts, tags, extractions, jobs, webhooks, users, organizations and members, for
+//! scripts and people.
 //!
 //! A command uses a server, or with `--data` the stores of a folder in this process. It returns a [`View`], which
 //! [`DataArguments::run`] prints in the requested format. Progress and notes are printed on stderr.
@@ -23,8 +23,9 @@ pub(crate) mod ingest;
 pub(crate) mod job;
 pub(crate) mod links;
 pub(crate) mod mcp_server;
+pub(crate) mod member;
 pub(crate) mod organization;
-mod output;
+pub(crate) mod output;
 pub(crate) mod prompt;
 pub(crate) mod proposal;
 pub(crate) mod review;
@@ -34,6 +35,7 @@ mod selection;
 pub(crate) mod stack;
 mod stack_agent;
 mod stack_changes;
+mod stack_text;
 pub(crate) mod tag;
 pub(crate) mod thread;
 pub(crate) mod user;
@@ -93,6 +95,9 @@ pub(crate) struct DataArguments {
     /// The format of the output.
     #[arg(long, value_enum, default_value = "table")]
     output: Format,
+    /// Print JSON, as --output json does.
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
 }
 
 /// The selection of a list.
@@ -126,11 +131,24 @@ pub(crate) struct ItemArguments {
 }
 
 impl DataArguments {
+    /// Returns true if the command opens the stores of a folder.
+    fn is_in_process(&self) -> bool {
+        self.stores.data.is_some()
+    }
+
+    /// Returns the format of the output.
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.output }
+    }
+
     /// Runs a command with a client of the server or of the stores in the folder, and prints its result. A signal cancels
     /// the command.
-    async fn run(&self, work: impl AsyncFnOnce(Client) -> Result<View>) -> Result<()> {
+    pub(crate) async fn run(&self, work: impl AsyncFnOnce(Client) -> Result<View>) -> Result<()> {
         let view = self.stores.run(work).await?;
-        let written = write_stdout(&view.render(self.output));
+        let written = write_stdout(&view.render(self.format()));
+        if let Some(text) = view.empty_note(self.format()) {
+            note(text);
+        }
         match view.failure {
             Some(failure) => Err(anyhow!(failure)),
             None => Ok(written?),
@@ -249,7 +267,7 @@ fn stopped() -> anyhow::Error {
 
 /// Reads pages of a list until it ends or `limit` items were read. `page` returns the items of a page, given its size and
 /// its token, and the token of the next page (empty: none).
-async fn collect<T>(
+pub(crate) async fn collect<T>(
     limit: usize,
     mut page: impl AsyncFnMut(i32, String) -> Result<(Vec<T>, String)>,
 ) -> Result<Vec<T>> {
@@ -288,7 +306,7 @@ fn parsed(json: &str) -> Value {
 }
 
 /// Returns a time as text. None: null.
-fn time(at: Option<&prost_types::Timestamp>) -> Value {
+pub(crate) fn time(at: Option<&prost_types::Timestamp>) -> Value {
     at.map_or(Value::Null, |at| Value::from(at.to_string()))
 }
 

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, present, time};
+use super::{DataArguments, ListArguments, collect, deleted, present, time, user};
 use crate::client::{Client, answer};
+use crate::terminal::note;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -15,6 +16,13 @@ pub(crate) enum Command {
     Show(Show),
     /// Change the settings of the organization of the token. Requires the role admin.
     Update(Update),
+    /// List all organizations, newest first. Requires the platform's administrator.
+    List(ListArguments),
+    /// Create an organization with its first admin, and print a token of the admin once. Requires the platform's administrator.
+    Create(Create),
+    /// Delete an organization with all of its data. Requires the platform's administrator.
+    #[command(visible_alias = "delete")]
+    Rm(Remove),
 }
 
 #[derive(Debug, clap::Args)]
@@ -43,6 +51,32 @@ pub(crate) struct Update {
     /// Ingest documents whose text becomes ready: off, index (what needs no chat model), fast (with summaries) or agentic.
     #[arg(long, value_enum, value_name = "MODE")]
     ingestion: Option<IngestionMode>,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Create {
+    /// The name.
+    name: String,
+    /// The user that becomes the first admin, by id or e-mail address [default: a new one, which uses tokens].
+    #[arg(long, value_name = "ID or EMAIL")]
+    admin: Option<String>,
+    /// The display name of the first admin [default: the name of the user, otherwise admin].
+    #[arg(long, value_name = "NAME")]
+    admin_name: Option<String>,
+    #[command(flatten)]
+    data: DataArguments,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Remove {
+    /// The id of the organization, from `folio organization list`.
+    #[arg(value_name = "ID")]
+    organization_id: String,
+    /// The exact name of the organization, as a confirmation.
+    #[arg(long)]
+    name: String,
     #[command(flatten)]
     data: DataArguments,
 }
@@ -76,7 +110,51 @@ pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::Show(arguments) => arguments.data.run(async |client| show(&client).await).await,
         Command::Update(update) => update.data.run(async |client| change(&client, &update).await).await,
+        Command::List(list) => list.data.run(async |client| organizations(&client, &list).await).await,
+        Command::Create(create) => create.data.run(async |client| make(&client, &create).await).await,
+        Command::Rm(rm) => rm.data.run(async |client| remove(&client, &rm).await).await,
     }
+}
+
+async fn organizations(client: &Client, list: &ListArguments) -> Result<View> {
+    let found = collect(list.limit, async |page_size, page_token| {
+        let request =
+            v1::ListOrganizationsRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
+        let page = answer(client.organizations().list_organizations(request)).await?;
+        Ok((page.organizations, page.next_page_token))
+    });
+    Ok(View::list(["organization_id", "name", "create_time"], found.await?.iter().map(row).collect()))
+}
+
+async fn make(client: &Client, create: &Create) -> Result<View> {
+    let (admin_user_id, name) = match &create.admin {
+        None => (String::new(), "admin".to_owned()),
+        Some(what) => {
+            let user = user::find(client, what).await?;
+            (user.user_id, user.name)
+        }
+    };
+    let request = v1::CreateOrganizationRequest {
+        organization: Some(v1::Organization { name: create.name.clone(), ..v1::Organization::default() }),
+        admin_name: create.admin_name.clone().unwrap_or(name),
+        admin_user_id,
+        ..Default::default()
+    };
+    let created = answer(client.organizations().create_organization(request)).await?;
+    let (organization, admin) = (present(created.organization)?, present(created.admin)?);
+    note("the token of the admin is shown only once");
+    Ok(View::one(json!({
+        "organization_id": organization.organization_id, "name": organization.name, "admin_user_id": admin.user_id,
+        "admin_name": admin.name, "admin_token": created.admin_token,
+        "create_time": time(organization.create_time.as_ref()),
+    })))
+}
+
+async fn remove(client: &Client, rm: &Remove) -> Result<View> {
+    let (organization_id, name) = (rm.organization_id.clone(), rm.name.clone());
+    let request = v1::DeleteOrganizationRequest { organization_id, name, ..Default::default() };
+    answer(client.organizations().delete_organization(request)).await?;
+    Ok(deleted(&rm.organization_id))
 }
 
 async fn show(client: &Client) -> Result<View> {

@@ -34,6 +34,8 @@ pub(crate) struct View {
     shape: Shape,
     /// The text that the table format shows. None: the rows.
     text: Option<String>,
+    /// The note for people about a list without rows.
+    empty: &'static str,
     /// The failure of a part of the command, which fails after its output. None: everything succeeded.
     pub(super) failure: Option<String>,
 }
@@ -49,13 +51,21 @@ impl View {
     /// A list of objects. JSON shows all of their members, tables and CSV show the columns.
     pub(crate) fn list<S: Into<String>>(columns: impl IntoIterator<Item = S>, rows: Vec<Value>) -> Self {
         let columns = columns.into_iter().map(Into::into).collect();
-        Self { columns, rows, min_widths: &[], shape: Shape::List, text: None, failure: None }
+        Self {
+            columns,
+            rows,
+            min_widths: &[],
+            shape: Shape::List,
+            text: None,
+            empty: "the list is empty",
+            failure: None,
+        }
     }
 
     /// An object with all of its members.
     pub(crate) fn one(row: Value) -> Self {
         let columns = row.as_object().map(|row| row.keys().cloned().collect()).unwrap_or_default();
-        Self { columns, rows: vec![row], min_widths: &[], shape: Shape::One, text: None, failure: None }
+        Self { columns, rows: vec![row], min_widths: &[], shape: Shape::One, text: None, empty: "", failure: None }
     }
 
     /// A list whose columns have minimum widths.
@@ -66,6 +76,25 @@ impl View {
     /// Data that people read as a text.
     pub(crate) fn text(self, text: String) -> Self {
         Self { text: Some(text), ..self }
+    }
+
+    /// A list that tables show as another list. An empty list has its own columns and its note.
+    pub(crate) fn table_of(self, table: Self) -> Self {
+        match self.rows.is_empty() {
+            true => self,
+            false => self.text(table.render(Format::Table)),
+        }
+    }
+
+    /// A list with its own note for people if it has no rows.
+    pub(crate) fn empty(self, empty: &'static str) -> Self {
+        Self { empty, ..self }
+    }
+
+    /// Returns the note for people about a list without rows. None: the list has rows, or a program reads the output.
+    pub(super) fn empty_note(&self, format: Format) -> Option<&'static str> {
+        let is_table = format == Format::Table && self.shape == Shape::List && self.text.is_none();
+        (is_table && self.rows.is_empty()).then_some(self.empty)
     }
 
     /// The output of a command that failed in part.
@@ -95,11 +124,14 @@ impl View {
         aligned(&lines, self.min_widths)
     }
 
-    /// Renders one member per line. The lines of a long text follow its name.
+    /// Renders one member per line, without empty ones. The lines of a long text follow its name.
     fn properties(&self) -> String {
         let mut lines = Vec::new();
         for (column, row) in self.rows.iter().flat_map(|row| self.columns.iter().map(move |column| (column, row))) {
             let text = printable(&readable(column, row));
+            if text.is_empty() || text == "{}" {
+                continue;
+            }
             if text.contains('\n') {
                 lines.push(vec![column.clone()]);
                 lines.extend(text.lines().map(|line| vec![line.to_owned()]));
@@ -230,6 +262,16 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_table_has_a_note_for_people() {
+        let none = View::list(["a"], Vec::new());
+        assert_eq!(none.empty_note(Format::Table), Some("the list is empty"));
+        assert_eq!(none.clone().empty("no passage matches").empty_note(Format::Table), Some("no passage matches"));
+        for (view, format) in [(none, Format::Json), (tags(), Format::Table), (View::one(json!({})), Format::Table)] {
+            assert_eq!(view.empty_note(format), None);
+        }
+    }
+
+    #[test]
     fn csv_quotes_what_would_end_a_field() {
         assert_eq!(tags().render(Format::Csv), "tag_id,name,color\ntag_1,\"a, \"\"b\"\"\",\ntag_22,世界,#ff0000\n");
         let lines = View::list(["a", "b"], vec![json!({"a": "1\n2", "b": [1, "x"]})]);
@@ -239,7 +281,9 @@ mod tests {
     #[test]
     fn one_object_is_shown_by_member_and_a_long_text_below_its_name() {
         let one = View::one(json!({"id": "x", "content": "first\nsecond", "nested": {"a": [1]}, "none": null}));
-        assert_eq!(one.render(Format::Table), "id      x\ncontent\nfirst\nsecond\nnested  {\"a\":[1]}\nnone\n");
+        assert_eq!(one.render(Format::Table), "id      x\ncontent\nfirst\nsecond\nnested  {\"a\":[1]}\n");
+        let empty = json!({"id": "x", "tag_ids": [], "metadata": {}, "description": "", "count": 0, "agent": false});
+        assert_eq!(View::one(empty).render(Format::Table), "id     x\ncount  0\nagent  false\n");
         assert_eq!(one.render(Format::Csv), "id,content,nested,none\nx,\"first\nsecond\",\"{\"\"a\"\":[1]}\",\n");
     }
 

@@ -1,5 +1,7 @@
 //! `folio search`: passages of documents, and answers to questions from them.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use folio_proto::v1;
 use folio_types::Timestamp;
@@ -14,8 +16,13 @@ use crate::{documents, names};
 
 /// Characters of a snippet: the width of a cell of a table.
 const SNIPPET_CHARS: usize = 48;
-/// Characters of a snippet before the first word that matches.
+/// Maximum number of characters of a snippet before the first word that matches.
 const BEFORE_CHARS: usize = 12;
+
+/// Maximum number of searches before that of the command, until the index is complete.
+const INDEX_READS_MAX: u32 = 10;
+/// Delay between two of these searches.
+const INDEX_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -37,11 +44,11 @@ pub(crate) struct Arguments {
     /// Only passages of documents in this collection, by id or name; may be given several times.
     #[arg(long = "collection", value_name = "COLLECTION")]
     collections: Vec<String>,
-    /// Start of the period of the uploads, such as 2026-05-01T00:00:00Z [default: the first upload].
-    #[arg(long, value_name = "TIME")]
+    /// Start of the period of the uploads, such as 2026-05-01 or 2026-05-01T09:30:00Z [default: the first upload].
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     from: Option<Timestamp>,
     /// End of the period of the uploads, exclusive [default: now].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     until: Option<Timestamp>,
     /// Maximum number of passages [default: 10; with --answer the model reads 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -93,7 +100,29 @@ impl Arguments {
     }
 }
 
+/// Waits until the index is complete if this process has just opened the stores. The index of a server is not waited for.
+async fn wait_for_index(client: &Client, arguments: &Arguments) -> Result<()> {
+    if !arguments.data.is_in_process() {
+        return Ok(());
+    }
+    for _ in 0..INDEX_READS_MAX {
+        let request = v1::SearchRequest { query: arguments.query(), limit: 1, ..Default::default() };
+        if !is_rebuilding(&answer(client.retrieval().search(request)).await?) {
+            break;
+        }
+        tokio::time::sleep(INDEX_DELAY).await;
+    }
+    Ok(())
+}
+
+/// Returns true if the index of a search contains a part of the documents only.
+fn is_rebuilding(found: &v1::SearchResponse) -> bool {
+    let mut gaps = found.lexical.iter().chain(&found.dense).flat_map(|part| &part.gaps);
+    gaps.any(|gap| gap.reason() == v1::SearchGapReason::IndexRebuilding)
+}
+
 async fn search(client: &Client, arguments: &Arguments) -> Result<View> {
+    wait_for_index(client, arguments).await?;
     let request = v1::SearchRequest {
         query: arguments.query(),
         passage_filter: Some(arguments.filter(client).await?),
@@ -103,10 +132,11 @@ async fn search(client: &Client, arguments: &Arguments) -> Result<View> {
     let found = answer(client.retrieval().search(request)).await?;
     note_gaps([("words", found.lexical.as_ref()), ("meaning", found.dense.as_ref()), ("order", found.rerank.as_ref())]);
     let rows = found.passages.iter().map(row).collect();
-    Ok(View::list(["document_name", "page", "section", "snippet"], rows))
+    Ok(View::list(["document_name", "page", "section", "snippet"], rows).empty("no passage matches the query"))
 }
 
 async fn ask(client: &Client, arguments: &Arguments) -> Result<View> {
+    wait_for_index(client, arguments).await?;
     let request = v1::AskRequest {
         question: arguments.query(),
         passage_filter: Some(arguments.filter(client).await?),
@@ -160,12 +190,33 @@ fn area(area: &v1::PassageArea) -> Value {
     json!({ "page": area.page, "left": left, "top": top, "right": right, "bottom": bottom })
 }
 
-/// Returns the part of a passage around its first word that matches.
+/// Returns the part of a passage around its first word that matches, as one line. It begins with a whole word if the text has blanks.
 fn snippet(passage: &v1::FoundPassage) -> String {
-    let first = passage.highlights.first().map_or(0, |word| word.start as usize).saturating_sub(BEFORE_CHARS);
-    let total = passage.text.chars().count();
-    let start = first.min(total.saturating_sub(SNIPPET_CHARS));
-    passage.text.chars().skip(start).take(SNIPPET_CHARS).map(|c| if c.is_whitespace() { ' ' } else { c }).collect()
+    let start = passage.highlights.first().map_or(0, |word| usize::try_from(word.start).unwrap_or_default());
+    let at = passage.text.char_indices().nth(start).map_or(passage.text.len(), |(at, _)| at);
+    let (before, after) = passage.text.split_at(at);
+    let after = one_line(after);
+    let blank = if before.ends_with(char::is_whitespace) { " " } else { "" };
+    let before = format!("{}{blank}", one_line(before));
+    // The cell may be wider than the text after the match.
+    let chars = SNIPPET_CHARS.saturating_sub(after.chars().count() + 1).max(BEFORE_CHARS);
+    let before = match before.chars().count().checked_sub(chars) {
+        None | Some(0) => before.trim_start().to_owned(),
+        Some(cut) => {
+            let tail: String = before.chars().skip(cut).collect();
+            format!("…{}", tail.split_once(' ').map_or(tail.as_str(), |(_, words)| words))
+        }
+    };
+    let snippet = format!("{before}{after}");
+    match snippet.chars().count() > SNIPPET_CHARS {
+        true => snippet.chars().take(SNIPPET_CHARS - 1).chain(['…']).collect(),
+        false => snippet,
+    }
+}
+
+/// Returns the words of a text with single blanks between them, without the lines between the cells of a table.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().filter(|word| *word != "|").collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the answer as text with a line for each citation.
@@ -225,6 +276,27 @@ mod tests {
         assert!(found.contains("HERE b") && found.chars().count() == SNIPPET_CHARS, "{found}");
         assert!(snippet(&passage(&long, Some(204))).ends_with('b'));
         assert_eq!(snippet(&passage("a\nb", Some(2))), "a b");
+        assert_eq!(snippet(&passage("世".repeat(80).as_str(), Some(60))), format!("…{}", "世".repeat(47)));
+    }
+
+    #[test]
+    fn a_snippet_begins_with_a_whole_word_and_has_no_empty_cells() {
+        let table =
+            " |  | Total: | 957.00\nPayment Terms: | 30 days net |  | \nIBAN: | DE89 3704 0044 0532 0130 00 |  | ";
+        let start = u32::try_from(table.find("Terms").unwrap()).unwrap();
+        assert_eq!(snippet(&passage(table, Some(start))), "…Payment Terms: 30 days net IBAN: DE89 3704 004…");
+        assert_eq!(snippet(&passage(table, None)), "Total: 957.00 Payment Terms: 30 days net IBAN: …");
+    }
+
+    #[test]
+    fn an_index_that_is_rebuilt_is_found_in_either_part() {
+        let gap = |reason: v1::SearchGapReason| v1::SearchGap { reason: reason.into(), ..Default::default() };
+        let part = |reason| v1::SearchPart { gaps: vec![gap(reason)], ..Default::default() };
+        let rebuilt = part(v1::SearchGapReason::IndexRebuilding);
+        assert!(is_rebuilding(&v1::SearchResponse { dense: Some(rebuilt.clone()), ..Default::default() }));
+        assert!(is_rebuilding(&v1::SearchResponse { lexical: Some(rebuilt), ..Default::default() }));
+        let missing = part(v1::SearchGapReason::IndexMissing);
+        assert!(!is_rebuilding(&v1::SearchResponse { lexical: Some(missing), ..Default::default() }));
     }
 
     #[test]

@@ -26,11 +26,11 @@ pub(crate) struct Selection {
     /// Only verified extractions.
     #[arg(long)]
     verified: bool,
-    /// Start of the period of creation, such as 2026-05-01T00:00:00Z [default: the first extraction].
-    #[arg(long, value_name = "TIME")]
+    /// Start of the period of creation, such as 2026-05-01 or 2026-05-01T09:30:00Z [default: the first extraction].
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     from: Option<Timestamp>,
     /// End of the period of creation, exclusive [default: now].
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     until: Option<Timestamp>,
 }
 

@@ -20,7 +20,7 @@ use super::job::word;
 use super::output::View;
 use super::{
     DataArguments, ItemArguments, ListArguments, collect, deleted, job, parsed, present, stack_agent, stack_changes,
-    time,
+    stack_text, tag, time,
 };
 use crate::client::{Client, answer};
 use crate::names::Choice;
@@ -185,8 +185,10 @@ impl From<Function> for v1::TableFunction {
 /// Parses an aggregate such as `sum:Total`.
 fn aggregate(text: &str) -> Result<(Function, String), String> {
     let (function, column) = text.split_once(':').unwrap_or((text, ""));
-    let function = <Function as clap::ValueEnum>::from_str(function, true)?;
-    Ok((function, column.to_owned()))
+    match <Function as clap::ValueEnum>::from_str(function, true) {
+        Ok(function) => Ok((function, column.to_owned())),
+        Err(_) => Err(format!("unknown function {function:?}: expected count, sum, average, min or max")),
+    }
 }
 
 /// Parses a condition such as `Vendor=ACME` to the name of the column and the value as JSON.
@@ -198,7 +200,7 @@ fn condition(text: &str) -> Result<(String, String), String> {
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::List(list) => list.data.run(async |client| stacks(&client, &list).await).await,
-        Command::Get(get) => get.data.run(async |client| Ok(View::one(shown(&find(&client, &get.item).await?)))).await,
+        Command::Get(get) => get.data.run(async |client| Ok(stack_text::view(&find(&client, &get.item).await?))).await,
         Command::Create(create) => create.data.run(async |client| make(&client, &create).await).await,
         Command::Add(members) => members.data.run(async |client| change(&client, &members, true).await).await,
         Command::Remove(members) => members.data.run(async |client| change(&client, &members, false).await).await,
@@ -237,8 +239,11 @@ async fn stacks(client: &Client, list: &ListArguments) -> Result<View> {
         let page = answer(client.stacks().list_stacks(request)).await?;
         Ok((page.stacks, page.next_page_token))
     });
-    let rows = found.await?.iter().map(shown).collect();
-    Ok(View::list(["stack_id", "name", "columns", "members", "complete_time"], rows))
+    let found = found.await?;
+    let tags = tag::names_by_id(client, found.iter().any(|stack| stack.rule.is_some())).await?;
+    let rows = found.iter().map(shown).collect();
+    let view = View::list(["stack_id", "name", "columns", "members", "complete_time"], rows);
+    Ok(view.table_of(stack_text::list(&found, &tags)))
 }
 
 /// Returns the id of a stack that is named by id or name.
@@ -304,13 +309,30 @@ async fn list_rows(client: &Client, rows: &Rows) -> Result<View> {
         let page = answer(client.stacks().list_stack_rows(request)).await?;
         Ok((page.rows, page.next_page_token))
     });
-    let rows = found.await?.iter().map(row).collect();
-    Ok(View::list(["document", "values", "missing_columns", "waiting"], rows))
+    let rows: Vec<Value> = found.await?.iter().map(row).collect();
+    let table = stack_text::rows(&stack.columns, &rows);
+    let view = View::list(["document", "values", "missing_columns", "waiting"], rows);
+    Ok(view.table_of(table).empty("the table has no such rows"))
 }
 
+/// Returns the ids of the stack and of the document of a row. A name is that of a document of the stack: another document with this name
+/// may be newer.
 pub(super) async fn row_ids(client: &Client, row: &Row) -> Result<(String, String)> {
-    let stack_id = id(client, &row.stack, names::choose).await?;
-    Ok((stack_id, documents::find(client, &row.document, names::choose).await?.document_id))
+    let stack = find(client, &row.stack).await?;
+    let found = documents::find_among(client, &row.document, |found| is_member(&stack, found), names::choose).await;
+    let document = found.with_context(|| format!("stack {:?}", stack.name))?;
+    Ok((stack.stack_id, document.document_id))
+}
+
+/// Returns true if the stack lists the document, or its rule applies to it.
+fn is_member(stack: &v1::Stack, document: &v1::Document) -> bool {
+    match &stack.rule {
+        None => stack.document_ids.contains(&document.document_id),
+        Some(rule) => {
+            rule.tag_ids.iter().all(|tag| document.tag_ids.contains(tag))
+                && rule.metadata.iter().all(|(key, value)| document.metadata.get(key) == Some(value))
+        }
+    }
 }
 
 async fn edit(client: &Client, set: &Set) -> Result<View> {
@@ -421,7 +443,7 @@ mod tests {
     fn an_aggregate_is_a_function_and_a_column() {
         assert_eq!(aggregate("sum:Net total"), Ok((Function::Sum, "Net total".to_owned())));
         assert_eq!(aggregate("COUNT"), Ok((Function::Count, String::new())));
-        assert!(aggregate("median:Total").is_err());
+        assert!(aggregate("median:Total").unwrap_err().contains("expected count, sum, average, min or max"));
         assert_eq!((label(Function::Max, "Total"), label(Function::Count, "")), ("max:Total".into(), "count".into()));
     }
 
@@ -432,6 +454,23 @@ mod tests {
         assert_eq!((condition("Total=7.50"), condition("Paid=true")), (of("Total", "7.5"), of("Paid", "true")));
         assert_eq!(condition("Vendor="), of("Vendor", "null"));
         assert!(condition("Vendor").is_err());
+    }
+
+    #[test]
+    fn a_document_of_a_rule_has_its_tags_and_metadata() {
+        let metadata = || [("year".to_owned(), "2026".to_owned())].into_iter().collect();
+        let rule = v1::StackMemberRule { tag_ids: vec!["tag_1".to_owned()], metadata: metadata() };
+        let by_rule = v1::Stack { rule: Some(rule), ..v1::Stack::default() };
+        let mut document = v1::Document { document_id: "doc_1".to_owned(), ..v1::Document::default() };
+        assert!(!is_member(&by_rule, &document));
+        document.tag_ids = vec!["tag_2".to_owned(), "tag_1".to_owned()];
+        assert!(!is_member(&by_rule, &document));
+        document.metadata = metadata();
+        assert!(is_member(&by_rule, &document));
+        let mut listed = v1::Stack::default();
+        assert!(!is_member(&listed, &document));
+        listed.document_ids.push("doc_1".to_owned());
+        assert!(is_member(&listed, &document));
     }
 
     #[test]

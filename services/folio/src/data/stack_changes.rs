@@ -13,7 +13,7 @@ use v1::watch_table_response::Change;
 use super::job::word;
 use super::output::{Format, View};
 use super::stack::{self, COLUMNS_BYTES, Row};
-use super::{DataArguments, parsed, present, read_text, tag, time};
+use super::{DataArguments, parsed, present, read_text, stack_text, tag, time};
 use crate::client::{Client, RECONNECTING, answer, explain_error};
 use crate::names;
 use crate::terminal::{note, stdout_closed, write_stdout};
@@ -108,7 +108,7 @@ async fn change(client: &Client, changes: &Changes) -> Result<View> {
         update_mask: Some(FieldMask { paths: paths.into_iter().map(str::to_owned).collect() }),
         ..Default::default()
     };
-    Ok(View::one(stack::shown(&present(answer(client.stacks().update_stack(request)).await?.stack)?)))
+    Ok(stack_text::view(&present(answer(client.stacks().update_stack(request)).await?.stack)?))
 }
 
 /// Returns the stack with its new values, and the names of the fields that change.
@@ -165,7 +165,7 @@ async fn define(client: &Client, column: &ColumnChange) -> Result<View> {
         column: Some(stack::column(definition)),
         ..Default::default()
     };
-    Ok(View::one(stack::shown(&present(answer(client.stacks().update_stack_column(request)).await?.stack)?)))
+    Ok(stack_text::view(&present(answer(client.stacks().update_stack_column(request)).await?.stack)?))
 }
 
 pub(super) async fn show_row(show: ShowRow) -> Result<()> {
@@ -227,7 +227,7 @@ async fn follow(client: &Client, watch: &Watch) -> Result<View> {
             Err(error) if error.is_interruption() => bail!("the connection is lost; start the command again"),
             Err(error) => return Err(explain_error(&error)),
         };
-        if let Some(line) = change.and_then(|change| printed.line(&change, watch.data.output)) {
+        if let Some(line) = change.and_then(|change| printed.line(&change, watch.data.format())) {
             write_stdout(&line)?;
         }
     }

@@ -1,5 +1,7 @@
 //! `folio tag`.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use folio_proto::v1;
 use folio_types::TagId;
@@ -87,6 +89,16 @@ pub(super) async fn ids(client: &Client, tags: &[String]) -> Result<Vec<String>>
         ids.push(id(client, tag, names::choose).await?);
     }
     Ok(ids)
+}
+
+/// Returns the names of the newest 1,000 tags by their ids. `is_needed`: false reads no tags.
+pub(super) async fn names_by_id(client: &Client, is_needed: bool) -> Result<BTreeMap<String, String>> {
+    if !is_needed {
+        return Ok(BTreeMap::new());
+    }
+    let request = v1::ListTagsRequest { page_size: 1_000, ..Default::default() };
+    let found = answer(client.tags().list_tags(request)).await?.tags;
+    Ok(found.into_iter().map(|tag| (tag.tag_id, tag.name)).collect())
 }
 
 fn row(tag: &v1::Tag) -> Value {

@@ -114,7 +114,7 @@ async fn users(client: &Client, list: &ListArguments) -> Result<View> {
 }
 
 /// Returns the user with an id or an e-mail address, which is compared without regard to case.
-async fn find(client: &Client, what: &str) -> Result<v1::User> {
+pub(super) async fn find(client: &Client, what: &str) -> Result<v1::User> {
     if what.parse::<UserId>().is_ok() {
         let request = v1::GetUserRequest { user_id: what.to_owned() };
         return present(answer(client.users().get_user(request)).await?.user);

@@ -13,7 +13,7 @@ use crate::terminal::write_stdout;
 pub(crate) enum Command {
     /// Create a token and print it. It is shown once.
     Create(create::Arguments),
-    /// List the tokens that are not revoked.
+    /// List the tokens that are not revoked, newest first.
     List(list::Arguments),
     /// Revoke a token. It is refused everywhere within seconds.
     Revoke(Revoke),
@@ -21,7 +21,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Revoke {
-    /// Public part of the token: the digits between the underscores.
+    /// The id of the token, from `folio token list`.
     token_id: String,
     /// Revoke a token of your account. Requires a session or such a token.
     #[arg(long)]

@@ -7,8 +7,8 @@ use folio_proto::v1;
 use folio_resources::NewColumn;
 
 use super::super::output::View;
-use super::super::{DataArguments, present, read_text};
-use super::{column_definitions, id, shown};
+use super::super::{DataArguments, present, read_text, stack_text};
+use super::{column_definitions, id};
 use crate::client::{Client, answer};
 use crate::names;
 
@@ -30,7 +30,7 @@ pub(super) async fn define(client: &Client, columns: &Columns) -> Result<View> {
     let text = read_text(&columns.file, COLUMNS_BYTES)?;
     let stack_id = id(client, &columns.stack, names::choose).await?;
     let request = v1::DefineStackColumnsRequest { stack_id, columns: column_definitions(&text)?, ..Default::default() };
-    Ok(View::one(shown(&present(answer(client.stacks().define_stack_columns(request)).await?.stack)?)))
+    Ok(stack_text::view(&present(answer(client.stacks().define_stack_columns(request)).await?.stack)?))
 }
 
 pub(crate) fn column(column: NewColumn) -> v1::StackColumn {

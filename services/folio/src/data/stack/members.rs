@@ -4,8 +4,8 @@ use anyhow::Result;
 use folio_proto::v1;
 
 use super::super::output::View;
-use super::super::{DataArguments, present, tag};
-use super::{document_ids, id, shown};
+use super::super::{DataArguments, present, stack_text, tag};
+use super::{document_ids, id};
 use crate::client::{Client, answer};
 use crate::{documents, names};
 
@@ -75,7 +75,7 @@ pub(super) async fn make(client: &Client, create: &Create) -> Result<View> {
         ..v1::Stack::default()
     };
     let request = v1::CreateStackRequest { stack: Some(stack), ..Default::default() };
-    Ok(View::one(shown(&present(answer(client.stacks().create_stack(request)).await?.stack)?)))
+    Ok(stack_text::view(&present(answer(client.stacks().create_stack(request)).await?.stack)?))
 }
 
 pub(super) async fn change(client: &Client, members: &Members, adds: bool) -> Result<View> {
@@ -88,5 +88,5 @@ pub(super) async fn change(client: &Client, members: &Members, adds: bool) -> Re
         remove_document_ids,
         ..Default::default()
     };
-    Ok(View::one(shown(&present(answer(client.stacks().update_stack(request)).await?.stack)?)))
+    Ok(stack_text::view(&present(answer(client.stacks().update_stack(request)).await?.stack)?))
 }
