@@ -37,7 +37,7 @@ const STEPS: [&str; 11] =
 /// Concurrent clients while nodes die.
 const USERS: usize = 4;
 /// Timeout until a node reaches a step.
-const REACHED_WITHIN: Duration = Duration::from_secs(30);
+const REACHED_WITHIN: Duration = LIMIT;
 
 #[test]
 fn a_node_may_die_before_and_after_each_step_of_a_turn() {
