@@ -52,7 +52,7 @@ async fn invariant_10_calls_beyond_the_bound_are_refused_at_once() {
     let client = server.member().await;
     let (sender, upload) = open_upload(&client).await;
     let other = client.clone();
-    let error = folio_testkit::wait_for("the second long call is refused", Duration::from_secs(10), || async {
+    let error = folio_testkit::wait_for("the second long call is refused", Duration::from_secs(30), || async {
         let missing = folio_types::DocumentId::derive(&["x"]).to_string();
         let answer =
             other.documents().download_document(v1::DownloadDocumentRequest { document_id: missing, form: 0 }).await;
@@ -106,7 +106,7 @@ async fn invariant_10_calls_beyond_the_bound_of_connections_are_refused_until_a_
     assert_eq!(check(third.channel.clone(), "").await.unwrap(), ServingStatus::Serving, "health is never refused");
     client.tag("third").await;
     drop(second);
-    folio_testkit::wait_for("the third connection gets the free permit", Duration::from_secs(10), || async {
+    folio_testkit::wait_for("the third connection gets the free permit", Duration::from_secs(30), || async {
         third.call("ListTags", json!({})).await.ok()
     })
     .await;
@@ -137,7 +137,7 @@ async fn a_silent_connection_is_closed() {
         let mut bytes = Vec::new();
         silent.read_to_end(&mut bytes).await
     };
-    let _ = tokio::time::timeout(Duration::from_secs(10), closed).await.expect("the connection is closed");
+    let _ = tokio::time::timeout(Duration::from_secs(30), closed).await.expect("the connection is closed");
     // A connection that answers pings stays open.
     assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
     server.stop().await;

@@ -121,7 +121,7 @@ async fn a_token_ends_with_its_organization() {
     let delete = Write::by_platform(OrgId::platform(), key, at, Expected::Version(1), OrganizationChange::Delete);
     server.stores.of::<Organization>().decide(&member.org, delete).await.unwrap();
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
-    folio_testkit::wait_for("the token is refused", Duration::from_secs(10), || async {
+    folio_testkit::wait_for("the token is refused", Duration::from_secs(30), || async {
         let refusal = member.tags().list_tags(v1::ListTagsRequest::default()).await.err();
         refusal.is_some_and(|status| status.code() == Code::Unauthenticated).then_some(())
     })
@@ -153,7 +153,7 @@ pub(crate) async fn endless_about(
 
 /// Returns the status with which a stream ends.
 pub(crate) async fn end_of(events: &mut Streaming<v1::ChatResponse>) -> Code {
-    let ended = tokio::time::timeout(Duration::from_secs(15), async {
+    let ended = tokio::time::timeout(Duration::from_secs(30), async {
         loop {
             if let Err(status) = events.message().await {
                 return status.code();
