@@ -272,9 +272,10 @@ async fn a_slow_start_is_waited_for() {
 
 #[tokio::test]
 async fn a_refused_connection_is_retried_and_reported() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // A bound socket that does not listen keeps its port from the servers of other tests.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = closed.local_addr().unwrap();
     let models = models(&format!("http://{address}/v1"));
     for whole in [false, true] {
         let request = request();
