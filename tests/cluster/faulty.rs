@@ -85,7 +85,7 @@ fn an_approval_without_its_records_is_detected() {
         test.run_single_node(0, variables).await;
         let mut waiting = test.chat(0, "twice").await.pause().await;
         for _ in 0..2 {
-            let answer = test.approve(0, &TestCluster::approvals_of(&waiting)).await.unwrap();
+            let answer = test.approve_until_accepted(0, &TestCluster::approvals_of(&waiting)).await;
             if let Some(v1::approve_response::Outcome::AwaitingApproval(next)) = answer.outcome {
                 waiting = next;
             }
@@ -133,7 +133,7 @@ fn a_recorded_decision_is_answered_after_the_expiry() {
         test.run_single_node(0, &own).await;
         let waiting = test.chat(0, "write").await.pause().await;
         let request = TestCluster::approvals_of(&waiting);
-        test.approve(0, &request).await.unwrap();
+        test.approve_until_accepted(0, &request).await;
         wait_for_expiry(&waiting).await;
         let _ = test.approve(0, &request).await;
     });
