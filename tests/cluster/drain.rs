@@ -3,23 +3,35 @@
 use std::time::{Duration, Instant};
 
 use folio_proto::v1;
+use folio_tests::harness::LIMIT;
 use folio_tests::harness::client::Client;
 use tokio::sync::watch;
 
 use crate::routing::WRITES;
 use crate::test_cluster::{DEAD_AFTER, TestCluster, on_cluster, thread_of};
 
+/// Maximum number of takeovers until one of them is shorter than the time after which a silent node counts as dead. A takeover that
+/// waits for that time is never shorter; one on a busy machine may be longer.
+const TAKEOVERS_MAX: usize = 5;
+
 #[test]
 fn the_threads_of_a_drained_node_are_taken_over_at_once() {
     on_cluster(WRITES, async |test| {
-        let waiting = test.chat(0, "write").await.pause().await;
-        let owner = test.owner(&waiting.turn_id).await;
-        let process = test.node(owner).take().unwrap();
-        assert!(process.stop().await, "the node exits with status 0");
-        let begun = Instant::now();
-        test.approve_until_accepted(1, &TestCluster::approvals_of(&waiting)).await;
-        let took = begun.elapsed();
-        assert!(took < DEAD_AFTER, "{took:?}");
+        let mut shortest = Duration::MAX;
+        for number in 0..TAKEOVERS_MAX {
+            let waiting = test.chat(0, &format!("write {number}")).await.pause().await;
+            let owner = test.owner(&waiting.turn_id).await;
+            let process = test.node(owner).take().unwrap();
+            assert!(process.stop().await, "the node exits with status 0");
+            let begun = Instant::now();
+            test.approve_until_accepted(1, &TestCluster::approvals_of(&waiting)).await;
+            shortest = shortest.min(begun.elapsed());
+            if shortest < DEAD_AFTER {
+                break;
+            }
+            test.cluster.restore().await;
+        }
+        assert!(shortest < DEAD_AFTER, "{shortest:?}");
         test.assert_clean().await;
     });
 }
@@ -64,7 +76,7 @@ async fn chat_on(client: Client, document: String, user: usize, stopped: watch::
         if thread.is_empty() {
             request.document_ids = vec![document.clone()];
         }
-        let completed = folio_testkit::wait_for("a completed turn", Duration::from_secs(20), || async {
+        let completed = folio_testkit::wait_for("a completed turn", LIMIT, || async {
             let events = client.send(request.clone()).await.ok()?;
             let turn = events.turn();
             let events = events.drain().await.ok()?;

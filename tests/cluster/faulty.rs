@@ -11,6 +11,7 @@ use folio_metering::Escrow;
 use folio_proto::v1;
 use folio_storage_conformance::faults::{Fault, decorate};
 use folio_tests::faults::checker::Invariant;
+use folio_tests::harness::LIMIT;
 use folio_types::{Environment, System, Timestamp};
 
 use crate::steps::cancel_during_write;
@@ -84,7 +85,7 @@ fn an_approval_without_its_records_is_detected() {
         test.run_single_node(0, variables).await;
         let mut waiting = test.chat(0, "twice").await.pause().await;
         for _ in 0..2 {
-            let answer = test.approve(0, &TestCluster::approvals_of(&waiting)).await.unwrap();
+            let answer = test.approve_until_accepted(0, &TestCluster::approvals_of(&waiting)).await;
             if let Some(v1::approve_response::Outcome::AwaitingApproval(next)) = answer.outcome {
                 waiting = next;
             }
@@ -128,11 +129,11 @@ fn an_overwritten_edit_is_detected() {
 #[test]
 fn a_recorded_decision_is_answered_after_the_expiry() {
     detects(&[], async |test, variables| {
-        let own = [variables, &[("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "2")]].concat();
+        let own = [variables, &[("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "8")]].concat();
         test.run_single_node(0, &own).await;
         let waiting = test.chat(0, "write").await.pause().await;
         let request = TestCluster::approvals_of(&waiting);
-        test.approve(0, &request).await.unwrap();
+        test.approve_until_accepted(0, &request).await;
         wait_for_expiry(&waiting).await;
         let _ = test.approve(0, &request).await;
     });
@@ -144,7 +145,7 @@ fn a_reported_expiry_is_stored_and_a_late_decision_is_refused() {
     // check detects the fault.
     detects(&[], async |test, variables| {
         let slow = [
-            ("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "12"),
+            ("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "20"),
             ("FOLIO_CONVERSATION__SWEEP_INTERVAL_SECONDS", "3600"),
         ];
         let all = [variables, &slow].concat();
@@ -181,7 +182,7 @@ async fn wait_for_expiry(waiting: &v1::AwaitingApproval) {
     let end = waiting.expire_time.expect("an expiry").seconds + 1;
     let now = || folio_types::Timestamp::now().as_second();
     let over = || std::future::ready((now() > end).then_some(()));
-    folio_testkit::wait_for("the expiry", Duration::from_secs(20), over).await;
+    folio_testkit::wait_for("the expiry", LIMIT, over).await;
 }
 
 /// Prices for which the reservation of a call exceeds its cost.
@@ -211,7 +212,7 @@ async fn reclaim(test: &TestCluster, clock: Arc<dyn Environment>, variables: Var
     let fault = Fault::ALL.iter().find(|fault| variables.contains(&("FOLIO_FAULT", fault.name())));
     let faulty = fault.map_or_else(|| stores.clone(), |fault| decorate(stores, *fault));
     let escrow = Escrow::new(faulty.credit, stores.usage.clone(), clock);
-    folio_testkit::wait_for("closed blocks", folio_tests::harness::LIMIT, || async {
+    folio_testkit::wait_for("closed blocks", LIMIT, || async {
         escrow.reclaim(org).await.expect("the store answers");
         stores.credit.account(org).await.expect("the store answers").blocks.is_empty().then_some(())
     })

@@ -71,8 +71,7 @@ fn a_node_may_die_while_it_ends_the_children_of_a_cancelled_turn() {
             let accepted = || async { client.send(waits.clone()).await.ok() };
             let mut events = folio_testkit::wait_for("an accepted chat", LIMIT, accepted).await;
             let turn = events.until("tasks_started").await.turn_id;
-            let _ = client.cancel(&turn).await;
-            test.node(0).wait_until_dead().await;
+            test.cancel_until_dead(&turn, 0).await;
             test.node(1).start(&[]).await;
             test.wait_until_idle(&turn).await;
             assert_eq!(test.turn(&turn).await.status(), v1::TurnStatus::Cancelled, "at {step}");

@@ -38,9 +38,12 @@ async fn assert_found(test: &TestCluster, documents: &[String]) {
 
 /// Returns the number of the node that is recorded as the holder of the complete index.
 async fn holder(test: &TestCluster) -> usize {
-    let holder = test.stores().index_holders().holder(&test.cluster.tenants[0].org).await.expect("the store answers");
-    let holder = holder.expect("a node has the index");
-    assert!(holder.is_complete, "{holder:?}");
+    let org = &test.cluster.tenants[0].org;
+    let complete = || async {
+        let holder = test.stores().index_holders().holder(org).await.expect("the store answers");
+        holder.filter(|holder| holder.is_complete)
+    };
+    let holder = wait_for("a node with the complete index", LIMIT, complete).await;
     let address_of = |number: usize| test.cluster.nodes[number].listener_proxy.address();
     (0..test.cluster.nodes.len()).find(|number| address_of(*number) == holder.address).expect("the address of a node")
 }

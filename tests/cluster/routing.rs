@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use folio_resources::{Organization, OrganizationChange, OwnQuotas};
+use folio_tests::harness::LIMIT;
 use folio_tests::harness::client::ask;
 use folio_types::op::{Expected, Write};
-use folio_types::{Environment as _, OrgId, Reason, System};
+use folio_types::{Code, Environment as _, OrgId, Reason, System};
 
 use crate::test_cluster::{TestCluster, assert_completed, on_cluster, thread_of};
 
@@ -32,7 +33,8 @@ fn threads_are_spread_over_the_nodes_and_any_gateway_reaches_their_owner() {
             let waiting = test.chat(number % 2, &format!("write {number}")).await.pause().await;
             let thread = thread_of(&waiting.turn_id).to_owned();
             owners.insert(test.cluster.owner(&thread).await);
-            let answer = test.approve((number + 1) % 2, &TestCluster::approvals_of(&waiting)).await.unwrap();
+            // The other gateway may not know an owner that has just started.
+            let answer = test.approve_until_accepted((number + 1) % 2, &TestCluster::approvals_of(&waiting)).await;
             assert_completed(&answer);
             let client = test.client(number % 2).await;
             assert_eq!(client.say(&thread, "hello").await.completed().await.text, "Hello.");
@@ -49,8 +51,9 @@ fn invariants_3_and_7_two_approves_at_two_gateways_at_once_have_one_effect_and_o
         for number in 0..4 {
             let waiting = test.chat(0, &format!("write {number}")).await.pause().await;
             let request = TestCluster::approvals_of(&waiting);
-            let (one, two) = tokio::join!(test.approve(0, &request), test.approve(1, &request));
-            assert_eq!(one.unwrap(), two.unwrap());
+            let (one, two) =
+                tokio::join!(test.approve_until_accepted(0, &request), test.approve_until_accepted(1, &request));
+            assert_eq!(one, two);
         }
         assert_eq!(test.client(0).await.tag_names().await.len(), 8);
         test.assert_clean().await;
@@ -77,8 +80,11 @@ rules:
         // node would not refuse the chat.
         for number in 0..4 {
             let client = test.client(number % 2).await;
-            let status = client.send(ask(&test.document, "hello")).await.map(drop).unwrap_err();
-            let error = folio_proto::status::to_error(&status);
+            let error = folio_testkit::wait_for("a refused chat", LIMIT, || async {
+                let status = client.send(ask(&test.document, "hello")).await.map(drop).unwrap_err();
+                Some(folio_proto::status::to_error(&status)).filter(|error| error.code != Code::Unavailable)
+            })
+            .await;
             assert_eq!((error.reason, error.details["quota"].as_str()), (Reason::QuotaExceeded, "concurrent_turns"));
         }
         // The node that takes the turn over counts it until it ends.

@@ -95,7 +95,7 @@ fn invariant_8_a_running_turn_whose_owner_was_killed_is_found_in_time_with_its_e
         assert_eq!((found.status(), found.retriable), (v1::TurnStatus::Failed, true));
         assert_eq!(client.tag_names().await, ["write"]);
         test.cluster.sim.open_gate("g").await;
-        client.resume(&turn).await.unwrap().completed().await;
+        test.resume(&turn).await;
         assert_eq!(client.tag_names().await, ["write"], "the effect exists once");
         test.assert_clean().await;
     });
@@ -116,9 +116,8 @@ fn invariant_9_a_watched_stream_continues_with_a_snapshot_at_the_next_owner() {
         test.wait_until_idle(&turn).await;
         assert!(begun.elapsed() < TAKEN_OVER + BUSY_MARGIN, "{:?}", begun.elapsed());
         test.cluster.sim.open_gate("g").await;
-        let client = test.client(1).await;
-        let resumed = client.resume(&turn).await.unwrap();
-        let watched = client.watch(&turn, 0).await.unwrap().end().await;
+        let resumed = test.begin_to_resume(&turn).await;
+        let watched = test.client(1).await.watch(&turn, 0).await.unwrap().end().await;
         let resumed = resumed.end().await;
         for events in [&resumed, &watched] {
             assert_eq!(outline(events).first(), Some(&"snapshot"), "{:?}", outline(events));

@@ -38,6 +38,10 @@ pub(crate) const TAKEN_OVER: Duration = DEAD_AFTER.saturating_add(Duration::from
 /// `cargo xtask bench cluster` measures the time itself, with approvals and with the next chat.
 pub(crate) const BUSY_MARGIN: Duration = Duration::from_secs(8);
 
+/// Time limit for all turns and jobs to end after a test. Longer than the time after which the checker counts the row of an ended
+/// turn as stuck.
+const SETTLED_WITHIN: Duration = Duration::from_secs(90);
+
 /// An embedding model, which organizations may choose.
 pub(crate) const EMBEDDING_MODEL: &str = "vectors";
 
@@ -120,7 +124,11 @@ impl TestCluster {
         self.cluster.sim.set_script(script).await;
         self.log = Log::default();
         self.cluster.tenants = vec![Tenant::create(self.cluster.stores(), "alpha").await];
-        self.document = self.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
+        // A gateway may refuse calls until it reaches the stores again.
+        let client = self.client(0).await;
+        let upload = || async { client.try_upload("invoice.txt", INVOICE.as_bytes()).await.ok() };
+        self.document = folio_testkit::wait_for("an accepted upload", LIMIT, upload).await.document_id;
+        client.wait_for_text(&self.document).await;
     }
 
     /// Deletes threads with open turns of earlier tests, so that nodes do not take them over during this test.
@@ -242,11 +250,12 @@ impl TestCluster {
         .await
     }
 
-    /// Sends decisions, and disconnects at an event that precedes the answer.
+    /// Sends decisions until a node accepts them, and disconnects at an event that precedes the answer.
     pub(crate) async fn approve_until(&self, request: &v1::ApproveRequest, event: impl Future<Output = ()>) {
         tokio::select! {
-            answer = self.approve(0, request) => panic!("{answer:?}"),
+            biased;
             () = event => {}
+            answer = self.approve_until_answered(0, request) => panic!("{answer:?}"),
         }
     }
 
@@ -259,25 +268,43 @@ impl TestCluster {
     pub(crate) async fn approve_until_dead(&mut self, request: &v1::ApproveRequest, node: usize) {
         let mut member = self.cluster.nodes.remove(node);
         tokio::select! {
-            answer = self.approve_until_accepted(0, request) => panic!("{answer:?}"),
+            biased;
             () = member.wait_until_dead() => {}
+            answer = self.approve_until_accepted(0, request) => panic!("{answer:?}"),
         }
         self.cluster.nodes.insert(node, member);
     }
 
-    /// Chats with a node until it dies at a failpoint. A node that has just started may refuse the first requests.
+    /// Chats with a node until it dies at a failpoint.
     pub(crate) async fn chat_until_dead(&mut self, request: &v1::ChatRequest, node: usize) {
         let client = self.client(0).await;
-        let mut member = self.cluster.nodes.remove(node);
-        let chats = folio_testkit::wait_for("a dead node", 2 * LIMIT, || async {
+        let chat = || async {
             if let Ok(events) = client.send(request.clone()).await {
                 // The stream ends with its node.
                 let _ = events.drain().await;
             }
+        };
+        self.repeat_until_dead(node, chat).await;
+    }
+
+    /// Cancels a turn until its node dies at a failpoint.
+    pub(crate) async fn cancel_until_dead(&mut self, turn: &str, node: usize) {
+        let client = self.client(0).await;
+        let cancel = || async {
+            let _ = client.cancel(turn).await;
+        };
+        self.repeat_until_dead(node, cancel).await;
+    }
+
+    /// Repeats a request until a node dies at a failpoint. A node that has just started may refuse the first requests.
+    async fn repeat_until_dead<F: Future<Output = ()>>(&mut self, node: usize, request: impl Fn() -> F) {
+        let mut member = self.cluster.nodes.remove(node);
+        let requests = folio_testkit::wait_for("a dead node", 2 * LIMIT, || async {
+            request().await;
             None::<()>
         });
         tokio::select! {
-            () = chats => {}
+            () = requests => {}
             () = member.wait_until_dead() => {}
         }
         self.cluster.nodes.insert(node, member);
@@ -345,9 +372,13 @@ impl TestCluster {
 
     /// Resumes a failed turn, as soon as a node accepts that.
     pub(crate) async fn resume(&self, turn: &str) {
+        self.begin_to_resume(turn).await.completed().await;
+    }
+
+    /// Resumes a failed turn, as soon as a node accepts that. Returns its events.
+    pub(crate) async fn begin_to_resume(&self, turn: &str) -> Events {
         let client = self.client(1).await;
-        let resumed = || async { client.resume(turn).await.ok() };
-        folio_testkit::wait_for("a resumed turn", LIMIT, resumed).await.completed().await;
+        folio_testkit::wait_for("a resumed turn", LIMIT, || async { client.resume(turn).await.ok() }).await
     }
 
     /// Returns approvals of all pending calls.
@@ -374,7 +405,7 @@ impl TestCluster {
 
     /// Returns the violations in this test's organization once no turn is running.
     pub(crate) async fn violations(&self) -> Vec<Violation> {
-        let limits = TimeLimits { stuck: TAKEN_OVER + Duration::from_secs(3), total: Duration::from_secs(20) };
+        let limits = TimeLimits { stuck: TAKEN_OVER + BUSY_MARGIN, total: SETTLED_WITHIN };
         let org = self.cluster.tenants[0].org.clone();
         let evidence = gather(&self.cluster, &self.tables, &self.log, limits).await.expect("the tables are read");
         check(&evidence.only(&org))

@@ -35,8 +35,8 @@ impl Report {
     ) -> Result<(Self, Coverage)> {
         failures.extend(refusals.faults());
         let limits = TimeLimits {
-            stuck: cluster.setup.heartbeat_times.dead_after + Duration::from_secs(5),
-            total: Duration::from_secs(60),
+            stuck: cluster.setup.heartbeat_times.dead_after + Duration::from_secs(10),
+            total: Duration::from_secs(120),
         };
         let evidence = gather(cluster, tables, log, limits).await?;
         println!("idle; errors: {:?}", refusals.all());

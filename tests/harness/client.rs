@@ -110,7 +110,7 @@ impl Client {
     pub async fn wait_for_text(&self, id: &str) {
         folio_testkit::wait_for("the document's text", LIMIT, || async {
             let request = v1::GetDocumentRequest { document_id: id.to_owned() };
-            let found = self.documents.clone().get_document(request).await.expect("the document exists").into_inner();
+            let found = answered(self.documents.clone().get_document(request).await)?.into_inner();
             let state = found.document.expect("a document").state();
             assert_ne!(state, v1::DocumentState::Failed);
             matches!(state, v1::DocumentState::Ready | v1::DocumentState::NoText).then_some(())
@@ -192,8 +192,7 @@ impl Client {
     /// Waits until the turn has this status.
     pub async fn until(&self, turn: &str, status: v1::TurnStatus) -> v1::Turn {
         folio_testkit::wait_for(&format!("{status:?} of {turn}"), LIMIT, || async {
-            let found = self.turn(turn).await;
-            (found.status() == status).then_some(found)
+            answered(self.try_turn(turn).await).filter(|found| found.status() == status)
         })
         .await
     }
@@ -369,6 +368,14 @@ pub fn rejected(reason: &str) -> v1::decision::Decision {
 
 pub fn edited(arguments: &serde_json::Value) -> v1::decision::Decision {
     v1::decision::Decision::ApprovedEdited(v1::ApprovedEdited { arguments_json: arguments.to_string() })
+}
+
+/// Returns the value of an answer. None: the server is unavailable, so that the call is repeated.
+fn answered<T>(answer: Result<T, Status>) -> Option<T> {
+    match answer {
+        Err(status) if status.code() == tonic::Code::Unavailable => None,
+        answer => Some(answer.expect("an answer")),
+    }
 }
 
 #[track_caller]

@@ -15,8 +15,9 @@ pub mod webhook_receiver;
 
 use std::time::Duration;
 
-/// Timeout of every wait in a test.
-pub const LIMIT: Duration = Duration::from_secs(30);
+/// Timeout of every wait in a test. Longer than the half minute after which a job that waits starts again, because a busy
+/// machine may store the write that caused an ingestion too late for the first attempt of its job.
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Awaits a future for at most [`LIMIT`].
 pub async fn within<T>(subject: &str, future: impl Future<Output = T>) -> T {

@@ -1,5 +1,7 @@
 //! Invariant 9: the deadline of a call or stream never stops a turn.
 
+use std::time::Duration;
+
 use folio_proto::v1;
 
 use crate::client::{approved, ask, decide};
@@ -17,6 +19,9 @@ rules:
     answer: {calls: [{name: create_tag, arguments: {name: made}}]}
 ";
 
+/// Deadline of a call. A busy machine accepts the call and starts its turn before the deadline.
+const DEADLINE: Duration = Duration::from_secs(4);
+
 #[tokio::test]
 async fn a_callers_deadline_ends_its_call_and_not_the_turn() {
     let sandbox = Sandbox::start(SCRIPT).await;
@@ -24,7 +29,7 @@ async fn a_callers_deadline_ends_its_call_and_not_the_turn() {
     let stream = client.chat(&document, "write").await;
     let waiting = stream.pause().await;
     let mut request = tonic::Request::new(decide(&waiting, approved));
-    request.set_timeout(std::time::Duration::from_millis(500));
+    request.set_timeout(DEADLINE);
     let mut conversations = client.conversations.clone();
     let (late, ()) = tokio::join!(conversations.approve(request), sandbox.sim.wait_for_waiting_request());
     let status = late.unwrap_err();
@@ -42,7 +47,7 @@ async fn a_callers_deadline_ends_its_stream_and_not_the_turn() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let (client, document) = sandbox.with_document().await;
     let mut request = tonic::Request::new(ask(&document, "slow"));
-    request.set_timeout(std::time::Duration::from_millis(700));
+    request.set_timeout(DEADLINE);
     let mut stream = client.conversations.clone().chat(request).await.unwrap().into_inner();
     let turn = stream.message().await.unwrap().unwrap().event.unwrap().turn_id;
     let status = loop {

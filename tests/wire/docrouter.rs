@@ -13,7 +13,7 @@ use crate::sandbox::{Sandbox, Setup};
 
 /// Every model call returns the same text, which is also the result of the prompts.
 const SCRIPT: &str = "rules:\n  - answer: {text: '{\"total\": 957.0}'}\n";
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(600);
 const FILE: &str = "invoice.pdf";
 
 /// Number of methods of the client for Python.

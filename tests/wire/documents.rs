@@ -176,7 +176,7 @@ async fn a_text_of_nearly_the_maximum_size_is_accepted_read_and_shown_in_bounded
     // Other requests are served during the ingestion.
     let small = client.upload("small.txt", b"some text").await;
     assert_eq!(state(&client, &small).await.state(), DocumentState::Ready);
-    let document = until(&client, &id, DocumentState::Ready, Duration::from_secs(60)).await;
+    let document = until(&client, &id, DocumentState::Ready, 3 * crate::LIMIT).await;
     assert_eq!(document.size_bytes, file.len() as u64);
     let (mut next, mut kept, mut last) = (1, 0, String::new());
     while next != 0 {

@@ -7,6 +7,9 @@ use crate::sandbox::Setup;
 
 const SCRIPT: &str = "rules: [{answer: {text: 'Hello there, this is an answer of some length.'}}]";
 
+/// Time limit of each token, in seconds. A model without a fault answers in time, also on a busy machine.
+const TOKEN_SECONDS: u32 = 4;
+
 fn status(code: u16, retry_after: Option<u64>) -> Fault {
     Fault::Status { code, retry_after, body: None }
 }
@@ -30,9 +33,9 @@ async fn lasting_faults_fail_the_turn_with_their_reason_and_resuming_continues_i
         (Fault::SlowStart { ms: 20_000 }, "MODEL_TIMEOUT"),
     ];
     let setup = Setup::new(SCRIPT)
-        .with("FOLIO_MODELS__TIMEOUTS__FIRST_TOKEN_SECONDS", 0.6)
+        .with("FOLIO_MODELS__TIMEOUTS__FIRST_TOKEN_SECONDS", TOKEN_SECONDS)
         .with("FOLIO_MODELS__TIMEOUTS__FIRST_TOKEN_SECONDS_PER_THOUSAND_TOKENS", 0)
-        .with("FOLIO_MODELS__TIMEOUTS__BETWEEN_TOKENS_SECONDS", 0.6);
+        .with("FOLIO_MODELS__TIMEOUTS__BETWEEN_TOKENS_SECONDS", TOKEN_SECONDS);
     let sandbox = setup.start().await;
     let (client, document) = sandbox.with_document().await;
     for (fault, reason) in cases {

@@ -10,8 +10,9 @@ use crate::client::Client;
 use crate::sandbox::{Sandbox, Setup};
 
 const SCRIPT: &str = "rules: []";
-/// Maximum time from an upload until searches find the document, on an idle server.
-const SEARCHABLE_WITHIN: Duration = Duration::from_secs(5);
+/// Maximum time from an upload until searches find the document, on a busy machine. Shorter than the half minute after which a
+/// job that waits starts again, and than the interval of the sweeps.
+const SEARCHABLE_WITHIN: Duration = Duration::from_secs(20);
 
 /// Returns the ingestion of a document as soon as its passages are those of its text.
 async fn indexed(client: &Client, document: &str) -> v1::Ingestion {

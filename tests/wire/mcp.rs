@@ -11,7 +11,7 @@ use crate::sandbox::{INVOICE, Sandbox};
 
 /// No turn of these tests calls the model.
 const SCRIPT: &str = "rules: [{when: {user: hello}, answer: {text: Hello.}}]";
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Returns the interpreter of Python with the client, which `cargo xtask test --install` installs.
 fn python() -> PathBuf {

@@ -62,8 +62,8 @@ test("a session in another browser is ended", async () => {
   const signIn = other.page.getByRole("heading", { name: "Sign in to Folio" });
   await expect.poll(async () => {
     await other.page.goto("/tags");
-    return signIn.waitFor({ timeout: 2_000 }).then(() => true, () => false);
-  }, { timeout: 30_000, interval: 1_000 }).toBe(true);
+    return signIn.waitFor({ timeout: 5_000 }).then(() => true, () => false);
+  }, { timeout: 60_000, interval: 1_000 }).toBe(true);
   await visible(page.getByRole("heading", { name: "Account", level: 1 }));
   await other.context.close();
 });

@@ -76,7 +76,7 @@ test("a dropped file is uploaded, and its pages and words are shown", async () =
   await visible(page.locator("svg text", { hasText: "INV-2026-0417" }));
   await page.getByLabel("Search in the document").fill("Hamburg");
   await visible(page.getByText("1 matches"));
-  expect(await page.locator("svg rect").count()).toBeGreaterThan(0);
+  await expect.poll(() => page.locator("svg rect").count()).toBeGreaterThan(0);
   expect(violations.found).toEqual([]);
   await context.close();
 });
@@ -128,6 +128,7 @@ test("a batch extracts selected documents, and shows its progress and its result
   await newPrompt(own);
   for (const name of ["one.txt", "two.txt"]) await uploadText(own, name, "Invoice Number: INV-2026-0417\nTotal: 957.00");
   await signIn(page, own.token);
+  for (const name of ["one.txt", "two.txt"]) await visible(page.getByRole("link", { name }));
   await page.getByLabel("Select all loaded documents").check();
   await page.getByRole("button", { name: "Extract", exact: true }).click();
   await page.getByRole("dialog").getByLabel("Prompt").click();

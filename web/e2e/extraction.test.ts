@@ -44,7 +44,7 @@ test("a field shows its citation on the page, and a review approves, rejects and
   const input = page.getByLabel("Value of total");
   await input.fill("no number");
   await input.press("Enter");
-  expect(await input.getAttribute("aria-invalid")).toBe("true");
+  await expect.poll(() => input.getAttribute("aria-invalid")).toBe("true");
   await input.fill("958.5");
   await input.press("Enter");
   await visible(page.getByRole("button", { name: "total: 958.5" }));

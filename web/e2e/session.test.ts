@@ -51,15 +51,19 @@ test("a token signs in one tab: a reload keeps the session, and another tab has 
 test("the keyboard opens views and commands, and the buttons of the browser go back", async () => {
   const { page, context } = await visit(browser);
   await signIn(page, organization.token);
-  await page.locator("body").press("g");
-  await page.locator("body").press("t");
-  await visible(page.getByRole("heading", { name: "Tags", level: 1 }));
+  const tags = page.getByRole("heading", { name: "Tags", level: 1 });
+  // The page may not read keys yet, or may read the second key too late.
+  await expect.poll(async () => {
+    await page.locator("body").press("g");
+    await page.locator("body").press("t");
+    return tags.waitFor({ timeout: 2_000 }).then(() => true, () => false);
+  }).toBe(true);
   await page.keyboard.press("Control+k");
   await page.getByRole("combobox", { name: "Command" }).fill("open usage");
   await page.keyboard.press("Enter");
   await visible(page.getByRole("heading", { name: "Usage", level: 1 }));
   await page.goBack();
-  await visible(page.getByRole("heading", { name: "Tags", level: 1 }));
+  await visible(tags);
   await context.close();
 });
 

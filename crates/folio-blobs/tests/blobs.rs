@@ -137,7 +137,7 @@ async fn dropped_upload_leaves_neither_parts_nor_record() {
     assert_eq!(read(&*blobs, &key).await, None);
     drop(writer);
     let nothing = async || files(server.data()).is_empty().then_some(());
-    folio_testkit::wait_for("the parts to be removed", Duration::from_secs(10), nothing).await;
+    folio_testkit::wait_for("the parts to be removed", Duration::from_secs(30), nothing).await;
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use futures::stream;
 
-    const SHORT: Duration = Duration::from_millis(20);
+    const SHORT: Duration = Duration::from_millis(100);
     const LONG: Duration = Duration::from_secs(600);
     const LATE: Result<u32, Code> = Err(Code::DeadlineExceeded);
 

@@ -144,7 +144,7 @@ async fn an_organization_calls_its_own_endpoint_with_its_own_key_and_others_the_
         ["hub-model", "scripted"],
         "the process that made the change applies it at once"
     );
-    wait_for("the other process sees it", Duration::from_secs(10), async || {
+    wait_for("the other process sees it", Duration::from_secs(30), async || {
         names(&two, &them).await.is_ok_and(|names| names.len() == 2).then_some(())
     })
     .await;

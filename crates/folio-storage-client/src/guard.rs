@@ -147,9 +147,11 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_millis(50);
+    /// Time for which the breaker is open. Long enough for the next call on a busy machine.
+    const OPEN: Duration = Duration::from_secs(2);
 
     fn guard(failures: u32) -> Guard {
-        Guard::new("store", &["read", "write"], BreakerOptions { failures, open_seconds: LIMIT })
+        Guard::new("store", &["read", "write"], BreakerOptions { failures, open_seconds: OPEN })
     }
 
     async fn fails(guard: &Guard) -> Result<Result<(), ()>> {
@@ -167,14 +169,14 @@ mod tests {
         assert_eq!(fails(&guard).await.unwrap(), Err(()));
         let refused = works(&guard).await.unwrap_err();
         assert_eq!(refused.reason, Reason::StoreUnavailable);
-        assert!(refused.retry_after.is_some_and(|after| after <= LIMIT), "{refused:?}");
+        assert!(refused.retry_after.is_some_and(|after| after <= OPEN), "{refused:?}");
         let call_counters = guard.call_counters();
         assert_eq!(
             (call_counters.calls, call_counters.failed, call_counters.rejected),
             (vec![("read", 0), ("write", 2)], 2, 1)
         );
         assert!(call_counters.is_open);
-        folio_testkit::wait_for("a probe", Duration::from_secs(5), async || works(&guard).await.ok()).await.unwrap();
+        folio_testkit::wait_for("a probe", 10 * OPEN, async || works(&guard).await.ok()).await.unwrap();
         assert!(!guard.call_counters().is_open);
     }
 

@@ -153,7 +153,14 @@ async fn copy(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    /// Timeout of a byte that arrives.
+    const SOON: Duration = Duration::from_secs(20);
+    /// Time in which a byte that is blocked would arrive.
+    const SILENCE: Duration = Duration::from_millis(300);
 
     async fn echo() -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -173,11 +180,20 @@ mod tests {
         port
     }
 
-    async fn echoes(stream: &mut TcpStream, byte: u8) -> Option<u8> {
+    /// Sends a byte. Returns the byte that arrives within `limit`.
+    async fn echo_of(stream: &mut TcpStream, byte: u8, limit: Duration) -> Option<u8> {
         stream.write_all(&[byte]).await.ok()?;
         let mut answer = [0; 1];
-        let read = tokio::time::timeout(std::time::Duration::from_millis(300), stream.read_exact(&mut answer));
+        let read = tokio::time::timeout(limit, stream.read_exact(&mut answer));
         read.await.ok()?.ok().map(|_| answer[0])
+    }
+
+    async fn assert_echo(stream: &mut TcpStream, byte: u8) {
+        assert_eq!(echo_of(stream, byte, SOON).await, Some(byte));
+    }
+
+    async fn assert_silent(stream: &mut TcpStream, byte: u8) {
+        assert_eq!(echo_of(stream, byte, SILENCE).await, None);
     }
 
     #[tokio::test]
@@ -186,28 +202,28 @@ mod tests {
         proxy.set_target(echo().await);
         let connect = || TcpStream::connect(proxy.address());
         let mut stream = connect().await.unwrap();
-        assert_eq!(echoes(&mut stream, 1).await, Some(1));
+        assert_echo(&mut stream, 1).await;
         proxy.set(Mode::Stall);
-        assert_eq!(echoes(&mut stream, 2).await, None);
+        assert_silent(&mut stream, 2).await;
         proxy.set(Mode::Pass);
         let mut answer = [0; 1];
         stream.read_exact(&mut answer).await.unwrap();
         assert_eq!(answer, [2], "stalled data arrives later");
         proxy.set(Mode::Mute);
-        assert_eq!(echoes(&mut stream, 3).await, None);
+        assert_silent(&mut stream, 3).await;
         proxy.set(Mode::Cut);
-        assert_eq!(echoes(&mut stream, 4).await, None);
+        assert_silent(&mut stream, 4).await;
         let mut other = connect().await.unwrap();
-        assert_eq!(echoes(&mut other, 5).await, None);
+        assert_silent(&mut other, 5).await;
         proxy.set(Mode::Pass);
         let mut blackholed = connect().await.unwrap();
-        assert_eq!(echoes(&mut blackholed, 6).await, Some(6));
+        assert_echo(&mut blackholed, 6).await;
         proxy.blackhole();
-        assert_eq!(echoes(&mut blackholed, 7).await, None);
+        assert_silent(&mut blackholed, 7).await;
         let mut cut = connect().await.unwrap();
-        assert_eq!(echoes(&mut cut, 8).await, Some(8));
+        assert_echo(&mut cut, 8).await;
         proxy.cut();
-        assert_eq!(echoes(&mut cut, 9).await, None);
-        assert_eq!(echoes(&mut connect().await.unwrap(), 10).await, Some(10));
+        assert_silent(&mut cut, 9).await;
+        assert_echo(&mut connect().await.unwrap(), 10).await;
     }
 }

@@ -385,10 +385,10 @@ async fn an_address_that_the_operator_does_not_allow_receives_nothing() {
 
 #[tokio::test]
 async fn an_unreachable_endpoint_is_not_tried_by_each_delivery() {
-    // A port that no process listens on.
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // A bound socket that does not listen keeps its port from the servers of other tests.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = closed.local_addr().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let test = Sandbox::open(folder.path(), &["127.0.0.1"]);
     test.create_endpoint(address).await;

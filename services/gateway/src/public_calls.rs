@@ -92,7 +92,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_flood_of_streams_ends_only_its_own_streams() {
-        let public_lifetime = Duration::from_millis(10);
+        let public_lifetime = Duration::from_secs(1);
         let options = Options { public_calls: 4, public_calls_per_address: 2, public_lifetime, ..Options::default() };
         let calls = PublicCalls::new(&options, Counters::default());
         let begin = |path, source| calls.begin(route(path), path, source);

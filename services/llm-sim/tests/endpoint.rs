@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use llm_sim::{Fault, FaultPlan, FaultTarget, LlmSim, Outcome, Pacing, Script};
 use serde_json::{Value, json};
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(30);
 
 const SCRIPT: &str = "
 rules:

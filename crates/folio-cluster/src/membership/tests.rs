@@ -109,7 +109,7 @@ async fn an_unavailable_store_neither_kills_nor_restarts_a_node() {
     assert_eq!(other.liveness(&Incarnation::derive(&["unknown"])), Liveness::Unknown, "takeovers wait");
     store.is_unavailable.store(false, Ordering::SeqCst);
     wait_for("a fresh snapshot", SOON, || async { other.is_store_available().then_some(()) }).await;
-    assert_eq!(other.liveness(&Incarnation::derive(&["unknown"])), Liveness::Dead);
+    wait_for_liveness(&other, &Incarnation::derive(&["unknown"]), Liveness::Dead).await;
     one.stop().await;
     other.stop().await;
 }

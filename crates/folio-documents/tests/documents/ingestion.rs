@@ -104,7 +104,7 @@ async fn draining_cancels_slow_documents_and_a_restart_reads_them() {
         (folders > 0 && fixture.document(&uploaded).await.state == TextState::Processing).then_some(())
     })
     .await;
-    tokio::time::timeout(Duration::from_secs(10), ingestor.drain(Duration::from_millis(50))).await.unwrap();
+    tokio::time::timeout(SOON, ingestor.drain(Duration::from_millis(50))).await.unwrap();
     assert_eq!(fixture.document(&uploaded).await.state, TextState::Uploaded);
     let pending = fixture.stores().texts.waiting_texts(TextWait::Worker, None, 10).await.unwrap();
     assert_eq!((pending.len(), pending[0].attempts), (1, 0), "a cancelled attempt does not count");
@@ -115,7 +115,7 @@ async fn draining_cancels_slow_documents_and_a_restart_reads_them() {
     });
     let document = fixture.settled(&uploaded).await;
     assert!(matches!(document.state, TextState::NoText(_)), "{document:?}");
-    wait_for("the scratch folder is empty", Duration::from_secs(5), || async {
+    wait_for("the scratch folder is empty", SOON, || async {
         (std::fs::read_dir(&scratch).unwrap().count() == 0).then_some(())
     })
     .await;

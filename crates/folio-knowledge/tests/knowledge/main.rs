@@ -276,7 +276,7 @@ impl Sandbox {
         let (stores, id) = (self.stores(), new.id.clone());
         stores.passages().set_last_ingestion(&self.org, &id, &documents).await.unwrap();
         create_job(&*stores.jobs, &stores.job_pages(), &JobLimits::default(), new).await.unwrap();
-        wait_for("the end of the job", Duration::from_secs(20), || async {
+        wait_for("the end of the job", SOON, || async {
             stores.jobs.header(&self.org, &id).await.unwrap().filter(JobHeader::is_ended)
         })
         .await
@@ -347,6 +347,9 @@ async fn ingest_now(
     ingest(knowledge, request).await
 }
 
+/// Timeout of every wait, on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
 const TEXT: &str = "# Pumps\n\nThe pump of the MY region delivers water.\n\n# Valves\n\nThe valve closes.";
 
 #[tokio::test]
@@ -402,7 +405,7 @@ async fn vectors_of_another_model_replace_those_of_an_interrupted_attempt() {
     let jobs = test.start_jobs().await;
     let interval = Duration::from_millis(50);
     let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-    wait_for("searches with the chosen model", Duration::from_secs(20), || async {
+    wait_for("searches with the chosen model", SOON, || async {
         let serving = test.knowledge.serving_space(&test.org).await.unwrap();
         serving.filter(|serving| serving.model == "second")
     })
@@ -431,7 +434,7 @@ async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain()
     index.begin_rebuild(&other, 1).await.unwrap();
     index.finish_rebuild(&other, 1).await.unwrap();
     let maintenance = Maintenance::start(test.knowledge.clone(), Duration::from_millis(50), Arc::new(|_: &OrgId| true));
-    wait_for("the sweep", Duration::from_secs(20), || async {
+    wait_for("the sweep", SOON, || async {
         let listed = index.documents(&test.org, None, 10).await.unwrap();
         let documents: Vec<_> = listed.into_iter().map(|listed| listed.document).collect();
         let organizations = index.organizations().await.unwrap();
@@ -457,7 +460,7 @@ async fn an_index_that_moves_to_this_process_is_compared_at_once() {
         maintenance.changed().notify_one();
         test.found("pump").await.pop()
     };
-    wait_for("the comparison", Duration::from_secs(20), found).await;
+    wait_for("the comparison", SOON, found).await;
     maintenance.stop(Duration::from_secs(5)).await;
 }
 
@@ -494,7 +497,7 @@ async fn a_lost_index_is_rebuilt_from_the_stores() {
     cancel().await;
     let interval = Duration::from_millis(50);
     let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-    wait_for("the job of a sweep", Duration::from_secs(20), || async { (jobs().await.len() == 3).then_some(()) }).await;
+    wait_for("the job of a sweep", SOON, || async { (jobs().await.len() == 3).then_some(()) }).await;
     maintenance.stop(Duration::from_secs(5)).await;
     let head = test.head(&document).await.unwrap();
     assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 1);
@@ -515,8 +518,7 @@ async fn a_job_ingests_documents_builds_the_missing_index_and_states_the_result_
     assert_eq!(ended.state, JobState::Completed);
     assert_eq!(test.state_of(&ready).await, IngestionState::Indexed);
     assert_eq!(test.state_of(&empty).await, IngestionState::Skipped("the document has no text: blank".to_owned()));
-    wait_for("the index", Duration::from_secs(20), || async { (test.found("pump").await.len() == 1).then_some(()) })
-        .await;
+    wait_for("the index", SOON, || async { (test.found("pump").await.len() == 1).then_some(()) }).await;
     jobs.stop().await;
 }
 
@@ -533,7 +535,7 @@ async fn a_sweep_computes_vectors_of_the_chosen_model_by_a_job() {
     let jobs = test.start_jobs().await;
     let interval = Duration::from_millis(50);
     let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-    wait_for("searches with the chosen model", Duration::from_secs(20), || async {
+    wait_for("searches with the chosen model", SOON, || async {
         let serving = test.knowledge.serving_space(&test.org).await.unwrap();
         serving.filter(|serving| serving.model == "second")
     })
@@ -567,7 +569,7 @@ async fn new_vectors_of_an_earlier_text_do_not_replace_a_later_text() {
     let jobs = test.start_jobs().await;
     let interval = Duration::from_millis(50);
     let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-    wait_for("searches with the chosen model", Duration::from_secs(20), || async {
+    wait_for("searches with the chosen model", SOON, || async {
         let serving = test.knowledge.serving_space(&test.org).await.unwrap();
         serving.filter(|serving| serving.model == "second")
     })
@@ -609,7 +611,7 @@ async fn a_document_that_a_model_refuses_does_not_keep_others_from_its_vectors()
     let interval = Duration::from_millis(50);
     let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
     let [(refused, _), (other, _)] = &pair[..] else { panic!("{pair:?}") };
-    wait_for("vectors of the other document", Duration::from_secs(20), || async {
+    wait_for("vectors of the other document", SOON, || async {
         test.head(other).await.filter(|head| head.space.as_deref() == Some("own/second/0"))
     })
     .await;
@@ -664,7 +666,7 @@ async fn an_index_that_cannot_be_removed_does_not_keep_those_of_other_deleted_or
     let [first, others @ ..] = &deleted;
     let knowledge = test.with_script(Scripted { undeletable: Some(first.clone()), ..Scripted::default() });
     let maintenance = Maintenance::start(knowledge, Duration::from_millis(50), Arc::new(|_: &OrgId| true));
-    wait_for("the removals", Duration::from_secs(20), || async {
+    wait_for("the removals", SOON, || async {
         let indexed = test.knowledge.index.organizations().await.unwrap();
         (!others.iter().any(|org| indexed.contains(org))).then_some(())
     })

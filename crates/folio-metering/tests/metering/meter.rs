@@ -27,7 +27,9 @@ use folio_types::{
 use futures::FutureExt as _;
 use tokio_util::task::TaskTracker;
 
-const STOP: Duration = Duration::from_secs(10);
+const STOP: Duration = Duration::from_secs(30);
+/// Time without calls after which a block is returned, in tests whose calls share a block also on a busy machine.
+const IDLE: Duration = Duration::from_secs(3);
 
 pub(crate) struct Fixture {
     _folder: tempfile::TempDir,
@@ -44,7 +46,12 @@ impl Fixture {
     }
 
     async fn meter(&self, monthly_allowance: u64) -> CreditMeter {
-        let options = Options { monthly_allowance, idle_seconds: Duration::from_millis(100), ..Options::default() };
+        self.meter_with(monthly_allowance, Duration::from_millis(100)).await
+    }
+
+    /// Returns a meter that keeps an idle block for this time.
+    async fn meter_with(&self, monthly_allowance: u64, idle_seconds: Duration) -> CreditMeter {
+        let options = Options { monthly_allowance, idle_seconds, ..Options::default() };
         CreditMeter::start(&self.stores, Arc::new(System), options).await.unwrap()
     }
 
@@ -78,7 +85,7 @@ fn used(input_tokens: u64) -> Usage {
 #[tokio::test]
 async fn invariant_5_a_call_is_charged_once_and_unused_credit_is_returned() {
     let fixture = Fixture::new();
-    let meter = fixture.meter(1_000).await;
+    let meter = fixture.meter_with(1_000, IDLE).await;
     let permit = meter.request_permit(fixture.call("a", 5_000)).await.unwrap();
     assert!(meter.balance(&fixture.org).await.unwrap().in_blocks >= 10);
     meter.settle(permit, Settlement::Completed(used(2_001))).await.unwrap();
@@ -128,7 +135,7 @@ async fn the_charge_of_a_call_is_known_before_its_settlement() {
 #[tokio::test]
 async fn a_call_that_may_exceed_its_part_of_a_budget_is_refused() {
     let fixture = Fixture::new();
-    let meter = fixture.meter(1_000).await;
+    let meter = fixture.meter_with(1_000, IDLE).await;
     let (store, whole) = (fixture.stores.budgets(), job_budget(24));
     let part_of = |item: u32| BudgetScope::new(store.clone(), fixture.org.clone(), whole.child(item));
     let budgeted_by = |part: &BudgetScope| budget_meter(&meter, part);

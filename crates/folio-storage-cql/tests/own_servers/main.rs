@@ -30,6 +30,10 @@ use tokio::sync::{Mutex, MutexGuard};
 use self::identity::{client_files, identity};
 
 const PATIENCE: Duration = Duration::from_secs(90);
+/// Maximum time of 300 calls at once while no server answers, on a busy machine. One after another they would take ten minutes.
+const ROUND_MAX: Duration = Duration::from_secs(20);
+/// Maximum time of most reads while reads of another organization time out, on a busy machine: less than the time limit of a read.
+const READ_MAX: Duration = Duration::from_secs(2);
 
 static MACHINE: Mutex<()> = Mutex::const_new(());
 
@@ -127,7 +131,7 @@ async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_af
                 let refused = outcome.unwrap_err();
                 assert_eq!(refused.reason, Reason::StoreUnavailable, "{refused}");
             }
-            assert!(round_started_at.elapsed() < Duration::from_secs(10), "{:?}", round_started_at.elapsed());
+            assert!(round_started_at.elapsed() < ROUND_MAX, "{:?}", round_started_at.elapsed());
             if round > 0 {
                 let started_at = Instant::now();
                 let refused = fixture.count().await.unwrap_err();
@@ -244,7 +248,7 @@ async fn timed_out_reads_affect_one_organization(cassandra: &mut Cassandra) {
     times.sort_unstable();
     let p99 = times[times.len() * 99 / 100];
     println!("{} reads of other organizations: p99 {p99:?}, longest {:?}", times.len(), times.last());
-    assert!(times.len() > 100 && p99 < Duration::from_millis(500), "{} reads, p99 {p99:?}", times.len());
+    assert!(times.len() > 100 && p99 < READ_MAX, "{} reads, p99 {p99:?}", times.len());
     assert!(!fixture.stores.health.call_counters().unwrap().is_open);
     cassandra.node(2).unwrap().resume().unwrap();
     wait_for("reads of every organization", PATIENCE, async || {

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::fixture::{Fixture, format_of, text, usage};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn an_extraction_runs_the_working_prompt_with_its_schema_and_is_stored() {

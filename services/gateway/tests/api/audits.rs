@@ -75,13 +75,12 @@ async fn a_change_completes_and_is_recorded_after_its_deadline() {
     assert!(list(&admin).await.is_empty(), "nothing is changed before it is recorded");
 
     blocked_log.unblock();
-    folio_testkit::wait_for(
-        "the log of the affected organization to have both entries",
-        Duration::from_secs(20),
-        async || (kinds(&them).await == [AuditKind::ChangeRequested, AuditKind::ChangeApplied]).then_some(()),
-    )
+    // The logs are written one after the other.
+    folio_testkit::wait_for("both logs to have both entries", Duration::from_secs(20), async || {
+        let both = [AuditKind::ChangeRequested, AuditKind::ChangeApplied];
+        (kinds(&them).await == both && kinds(&admin).await == both).then_some(())
+    })
     .await;
-    assert_eq!(kinds(&admin).await, [AuditKind::ChangeRequested, AuditKind::ChangeApplied]);
     let set = server.organization_of(&theirs).await.unwrap().quotas.requests_per_second;
     assert_eq!(set, Some(9));
     server.stop().await;

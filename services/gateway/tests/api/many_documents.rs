@@ -13,8 +13,8 @@ use futures::{StreamExt as _, stream};
 use crate::harness::{Client, Server};
 
 const DOCUMENTS: usize = 10_000;
-/// Time bound of a page, for an unoptimized build while other tests run.
-const PAGE_TIME_MAX: Duration = Duration::from_secs(5);
+/// Time bound of a page, for an unoptimized build on a busy machine.
+const PAGE_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Stores the documents `000000.txt` to `009999.txt`, each created a second after the previous one. Every tenth has the
 /// tag, every hundredth another year.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Client, Server, record};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 async fn member(admin: &Client, name: &str, role: &str) -> Value {
     admin.call_ok("AddMember", json!({"member": {"name": name, "role": role}})).await["member"].take()

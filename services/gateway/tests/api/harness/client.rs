@@ -128,7 +128,7 @@ impl Client {
     /// Uploads a text file and waits for its text.
     pub(crate) async fn ready_document(&self, name: &str, text: &str) -> v1::Document {
         let document = self.upload(name, text, "").await.unwrap();
-        folio_testkit::wait_for("the text of a document", Duration::from_secs(20), || async {
+        folio_testkit::wait_for("the text of a document", Duration::from_secs(60), || async {
             let request = v1::GetDocumentRequest { document_id: document.document_id.clone() };
             let found = self.documents().get_document(request).await.unwrap().into_inner().document.unwrap();
             (found.state() == v1::DocumentState::Ready).then_some(found)

@@ -24,7 +24,7 @@ async fn invoice(client: &Client, http: &Http) -> String {
 
 async fn wait_for_text(client: &Client, http: &Http, id: &str) {
     let one = format!("/v0/orgs/{}/documents/{id}?include_content=false", client.org);
-    folio_testkit::wait_for("the text of a document", Duration::from_secs(20), || async {
+    folio_testkit::wait_for("the text of a document", Duration::from_secs(60), || async {
         (http.get(&one).await.json()["state"] == "ocr_completed").then_some(())
     })
     .await;
