@@ -277,7 +277,7 @@ mod tests {
     fn the_usage_is_a_table_by_group_with_a_total() {
         let row = v1::UsageRow { model: "m1".to_owned(), calls: 2, credits: 3, ..v1::UsageRow::default() };
         let total = v1::UsageRow { calls: 2, credits: 3, ..v1::UsageRow::default() };
-        let usage = v1::GetUsageResponse { rows: vec![row], total: Some(total), ..Default::default() };
+        let usage = v1::GetUsageResponse { rows: vec![row], total: Some(total) };
         let view = usage_view(&[Group::Model], &usage);
         let table = view.render(Format::Table);
         let lines: Vec<&str> = table.lines().collect();

@@ -3,6 +3,7 @@
 //! One organization never affects the ranking of another, because each has an index of its own. Every operation runs on
 //! a thread for blocking work, with a permit; organizations with waiting operations take turns.
 
+mod background;
 mod failure;
 mod fields;
 mod manifest;
@@ -63,6 +64,14 @@ struct Tenants {
     clock: u64,
 }
 
+/// Kinds of operations.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Read,
+    /// Runs on a thread with a low priority, so that it does not delay searches of other organizations.
+    Write,
+}
+
 /// The index of passages in a folder of this process.
 pub struct EmbeddedIndex {
     shared: Arc<Shared>,
@@ -119,17 +128,21 @@ impl EmbeddedIndex {
     /// continues if the caller is cancelled. A panic is caused by damaged files, so the index is marked as damaged.
     async fn run<T: Send + 'static>(
         &self,
-        permits: &Permits<OrgId>,
+        kind: Kind,
         org: &OrgId,
         work: impl FnOnce(&Shared, &Tenant) -> Result<T, Failure> + Send + 'static,
     ) -> Result<Result<T, IndexState>> {
+        let permits = match kind {
+            Kind::Read => &self.searches,
+            Kind::Write => &self.writes,
+        };
         let deadline = Instant::now() + self.shared.options.wait_max;
         let permit = permits.acquire(org, 1, deadline).await.map_err(|_| {
             let message = "too many operations of the index of passages wait; repeat the request later";
             Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_AFTER)
         })?;
         let (shared, org) = (Arc::clone(&self.shared), org.clone());
-        let done = spawn_blocking(move || {
+        let work = move || {
             let _permit = permit;
             let tenant = shared.tenant(&org);
             let damaged = |tenant: &Tenant| -> Result<Result<T, IndexState>> {
@@ -144,7 +157,11 @@ impl EmbeddedIndex {
                 Ok(Err(Failure::State(state))) => Ok(Err(state)),
                 Err(_) => damaged(&tenant),
             }
-        });
+        };
+        let done = match kind {
+            Kind::Read => spawn_blocking(work),
+            Kind::Write => background::spawn(work)?,
+        };
         done.await.map_err(|error| Error::internal(format!("an operation of the index of passages failed: {error}")))?
     }
 
@@ -153,7 +170,7 @@ impl EmbeddedIndex {
         org: &OrgId,
         work: impl FnOnce(&Shared, &Tenant) -> Result<T, Failure> + Send + 'static,
     ) -> Result<Result<T, IndexState>> {
-        self.run(&self.writes, org, |shared, tenant| {
+        self.run(Kind::Write, org, |shared, tenant| {
             shared.limit_writers(tenant);
             work(shared, tenant)
         })
@@ -172,7 +189,11 @@ async fn maintain(shared: Weak<Shared>, period: Duration) {
     loop {
         tokio::time::sleep(period).await;
         let Some(shared) = shared.upgrade() else { return };
-        if let Err(error) = spawn_blocking(move || shared.maintain()).await {
+        let done = match background::spawn(move || shared.maintain()) {
+            Ok(done) => done.await.map_err(|error| Error::internal(error.to_string())),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
             tracing::error!(%error, "the maintenance of the index of passages failed");
         }
     }
@@ -259,7 +280,7 @@ fn written(result: Result<usize, IndexState>) -> Written {
 #[async_trait]
 impl PassageIndex for EmbeddedIndex {
     async fn state(&self, org: &OrgId) -> Result<IndexState> {
-        let state = self.run(&self.searches, org, |_, tenant| tenant.state()).await?;
+        let state = self.run(Kind::Read, org, |_, tenant| tenant.state()).await?;
         Ok(state.unwrap_or_else(|state| state))
     }
 
@@ -294,7 +315,7 @@ impl PassageIndex for EmbeddedIndex {
     async fn search(&self, org: &OrgId, search: &Search) -> Result<Answer> {
         search.validate()?;
         let search = search.clone();
-        let answer = self.run(&self.searches, org, move |shared, tenant| {
+        let answer = self.run(Kind::Read, org, move |shared, tenant| {
             query::search(tenant, &shared.vectors, shared.options.quantize_above, &search)
         });
         Ok(answer.await?.unwrap_or_else(Answer::unusable))
@@ -302,13 +323,13 @@ impl PassageIndex for EmbeddedIndex {
 
     async fn documents(&self, org: &OrgId, after: Option<&DocumentId>, limit: usize) -> Result<Vec<ListedDocument>> {
         let after = after.cloned();
-        let listed = self
-            .run(&self.searches, org, move |_, tenant| query::documents(tenant, after.as_ref(), limit.min(LISTED_MAX)));
+        let listed =
+            self.run(Kind::Read, org, move |_, tenant| query::documents(tenant, after.as_ref(), limit.min(LISTED_MAX)));
         Ok(listed.await?.unwrap_or_default())
     }
 
     async fn statistics(&self, org: &OrgId) -> Result<Statistics> {
-        let statistics = self.run(&self.searches, org, |shared, tenant| {
+        let statistics = self.run(Kind::Read, org, |shared, tenant| {
             let state = tenant.state()?;
             let (_, reader) = tenant.usable()?;
             let searcher = reader.searcher();

@@ -118,7 +118,7 @@ async fn damage_that_a_search_finds_is_recorded() {
     let (root, org) = (tempfile::tempdir().unwrap(), org("a"));
     let index = open(root.path(), options()).await;
     fill(&index, &org, vec![document("a", vec![passage(0, "alpha", &[1.0])])]).await;
-    let failed = index.run(&index.searches, &org, |_, _| -> Result<(), Failure> { panic!("a damaged file") }).await;
+    let failed = index.run(Kind::Read, &org, |_, _| -> Result<(), Failure> { panic!("a damaged file") }).await;
     assert_eq!(failed.unwrap(), Err(IndexState::Torn));
     assert_eq!(index.state(&org).await.unwrap(), IndexState::Torn);
     drop(index);
@@ -239,7 +239,7 @@ async fn searches_beyond_the_queue_are_refused() {
     let bounds = EmbeddedOptions { searches_max: 1, waiting_max: 0, ..options() };
     let index = open(root.path(), bounds).await;
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
-    let blocked = index.run(&index.searches, &org, move |_, _| {
+    let blocked = index.run(Kind::Read, &org, move |_, _| {
         _ = receiver.recv();
         Ok(())
     });

@@ -387,9 +387,7 @@ impl Server {
     /// Returns a caller with any `authorization` header.
     pub(crate) fn stranger(&self, authorization: Option<&str>) -> Client {
         let (org, user) = (OrgId::generate(&System), UserId::generate(&System));
-        let mut client = Client::new(self.channel.clone(), org, user, None);
-        client.bearer.authorization = authorization.map(|text| text.parse().unwrap());
-        client
+        Client::with_authorization(self.channel.clone(), org, user, authorization)
     }
 
     /// Returns all keys and values of the durable stores as text.

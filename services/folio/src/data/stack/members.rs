@@ -7,7 +7,7 @@ use super::super::output::View;
 use super::super::{DataArguments, present, stack_text, tag};
 use super::{document_ids, id};
 use crate::client::{Client, answer};
-use crate::{documents, names};
+use crate::names;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Create {

@@ -51,7 +51,12 @@ macro_rules! services {
 
 impl Client {
     pub(super) fn new(channel: Channel, org: OrgId, user: UserId, token: Option<&str>) -> Self {
-        let authorization = token.map(|token| format!("Bearer {token}").parse().unwrap());
+        Self::with_authorization(channel, org, user, token.map(|token| format!("Bearer {token}")).as_deref())
+    }
+
+    /// Returns a caller with any header `authorization`.
+    pub(super) fn with_authorization(channel: Channel, org: OrgId, user: UserId, authorization: Option<&str>) -> Self {
+        let authorization = authorization.map(|value| value.parse().unwrap());
         Self { org, user, channel, bearer: Bearer { authorization, organization: None } }
     }
 
