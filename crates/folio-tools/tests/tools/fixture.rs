@@ -243,7 +243,7 @@ async fn add_document(stores: &Stores, org: &OrgId, name: &str, pages: &[&str], 
     let new = NewDocument {
         tags: tags.to_vec(),
         metadata: BTreeMap::from([("customer".to_owned(), "Acme".to_owned())]),
-        ..NewDocument::file(name, "application/pdf", b"x", BlobId::derive(&[name]))
+        ..NewDocument::file(name, "application/pdf", name.as_bytes(), BlobId::derive(&[name]))
     };
     let key = Digest::of(name.as_bytes()).as_str().parse().unwrap();
     let write = Write::by_platform(org.clone(), key, at, Expected::Absent, DocumentChange::Create(new));

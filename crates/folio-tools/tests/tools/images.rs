@@ -99,7 +99,7 @@ async fn an_image_that_cannot_be_described_is_named_with_the_reason() {
     let unknown = ids[0].replace("p1i1", "p1i9");
     let cases: [(Value, &str); 4] = [
         (call(&ids[1]), "damaged"),
-        (call(&ids[2]), "file format"),
+        (call(&ids[2]), "a format that can be read"),
         (call(&unknown), "does not exist"),
         (call("doc_1"), "expected an image_id"),
     ];
