@@ -27,7 +27,7 @@ use folio_types::{Code, DocumentId, Error, Principal, Reason, Result, Role, Thre
 
 use crate::ingest::{IngestRequest, Ingested, divide, ingest, ingest_chunks};
 use crate::knowledge::Knowledge;
-use crate::network::{IngestionRun, NetworkModes};
+use crate::network::{IngestionRun, ModelContext, NetworkModes};
 use crate::vectors::targets;
 
 /// Number of the call of an attempt whose key precedes the keys of the calls that compute vectors.
@@ -105,8 +105,8 @@ impl NetworkModes for Agents {
         }
     }
 
-    async fn context(&self, knowledge: &Knowledge, run: &IngestionRun) -> Result<Context> {
-        let Some(document) = ready(knowledge, run).await? else { return Ok(Context::default()) };
+    async fn context(&self, knowledge: &Knowledge, run: &IngestionRun) -> Result<ModelContext> {
+        let Some(document) = ready(knowledge, run).await? else { return Ok(ModelContext::default()) };
         // The run lasts for minutes, and a dictionary may be large.
         let dictionary = {
             let _permit = knowledge.permits.division(&document.org).await?;
@@ -117,14 +117,19 @@ impl NetworkModes for Agents {
         let of_document = SummaryRun { document: &document, user: &user, key, model: None, dictionary: &dictionary };
         let report = summarize(&knowledge.resources, &of_document).await?;
         tracing::debug!(document = %document.id, ?report, "a document was summarized");
+        let mut omissions: Vec<String> = report.omission().into_iter().collect();
         let call = DescribeCall { user, key: run.run.ledger_key(IMAGES_CALL) };
         match describe_images(&knowledge.resources, &document.org, &document.id, &call).await {
-            Ok(report) => tracing::debug!(document = %document.id, ?report, "the images of a document were described"),
+            Ok(report) => {
+                tracing::debug!(document = %document.id, ?report, "the images of a document were described");
+                omissions.extend(report.omissions());
+            }
             // The ingestion ends without passages.
-            Err(error) if error.reason == Reason::NotFound => return Ok(Context::default()),
+            Err(error) if error.reason == Reason::NotFound => return Ok(ModelContext::default()),
             Err(error) => return Err(error),
         }
-        stored_context(&knowledge.resources, &document).await
+        let context = stored_context(&knowledge.resources, &document).await?;
+        Ok(ModelContext { context, omissions })
     }
 
     async fn ingest(&self, knowledge: &Knowledge, run: &IngestionRun) -> Result<Ingested> {

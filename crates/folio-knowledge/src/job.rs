@@ -25,6 +25,11 @@ const STORED_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// Number of reads of an attempt that waits for the write, and the pause between two of them.
 const CAUSE_READS: u32 = 10;
 const CAUSE_PAUSE: Duration = Duration::from_millis(200);
+/// Maximum length of an omission in the result of an item, in characters. It may contain the message of a model endpoint.
+// proto: Ingestion.omissions "at most {} characters"
+const OMISSION_CHARS: usize = 500;
+/// Member of the result of an item with its omissions.
+pub(crate) const OMISSIONS: &str = "omissions";
 
 /// The jobs of one kind that ingest documents.
 #[derive(Debug)]
@@ -117,21 +122,26 @@ impl IngestionJobs {
 
     /// Runs an item in the mode `agentic`. The item has a part of the job's budget, because the agents of its run divide theirs
     /// under names that are unique in the run only.
-    async fn run_agentic(&self, task: &ItemTask, input: &IngestionInput) -> Result<Ingested> {
+    async fn run_agentic(&self, task: &ItemTask, input: &IngestionInput) -> Result<(Ingested, Vec<String>)> {
         let resources = &self.knowledge.resources;
         let part = part_of_item(resources, &task.job, task.run.item).await?;
         let outcome = self.run(task, input, part.clone()).await;
         return_part_of_item(resources, &task.job, part, outcome, |error| task.is_last_attempt(error)).await
     }
 
-    /// `budget_part`: the part of a credit budget that pays for the item.
-    async fn run(&self, task: &ItemTask, input: &IngestionInput, budget_part: Option<BudgetPart>) -> Result<Ingested> {
+    /// Runs an item, and returns its result with the omissions. `budget_part`: the part of a credit budget that pays for the item.
+    async fn run(
+        &self,
+        task: &ItemTask,
+        input: &IngestionInput,
+        budget_part: Option<BudgetPart>,
+    ) -> Result<(Ingested, Vec<String>)> {
         let document: DocumentId = task.subject()?.parse()?;
         let knowledge = self.paid_from(task, budget_part.as_ref());
         if let Some(cause) = &input.cause {
             match wait_for_cause(&knowledge, (&task.principal.org, &document), cause).await? {
                 Decision::Run => {}
-                Decision::Skip(reason) => return Ok(Ingested::Skipped(reason.to_owned())),
+                Decision::Skip(reason) => return Ok((Ingested::Skipped(reason.to_owned()), Vec::new())),
                 Decision::Wait => {
                     let message = "the change of the document that causes the ingestion is not stored yet";
                     return Err(Error::unavailable(Reason::StoreUnavailable, message));
@@ -149,26 +159,28 @@ impl IngestionJobs {
                     Some(network) => network.stored_context(&knowledge, &run).await?,
                     None => Context::default(),
                 };
-                ingest(&knowledge, run.request(1, context)).await
+                Ok((ingest(&knowledge, run.request(1, context)).await?, Vec::new()))
             }
             IngestionMode::Fast => {
                 let network = knowledge.network.as_ref().ok_or_else(unavailable)?;
-                review_terms(&knowledge, &run, true).await;
-                let context = network.context(&knowledge, &run).await?;
-                ingest(&knowledge, run.request(1, context)).await
+                let mut omissions = review_terms(&knowledge, &run, true).await;
+                let found = network.context(&knowledge, &run).await?;
+                omissions.extend(found.omissions);
+                Ok((ingest(&knowledge, run.request(1, found.context)).await?, omissions))
             }
             IngestionMode::Agentic => {
                 let ingested = knowledge.network.as_ref().ok_or_else(unavailable)?.ingest(&knowledge, &run).await?;
                 // The agents have inferred what they could; the rest becomes questions.
-                review_terms(&knowledge, &run, false).await;
-                Ok(ingested)
+                let omissions = review_terms(&knowledge, &run, false).await;
+                Ok((ingested, omissions))
             }
         }
     }
 }
 
-/// Infers unknown abbreviations, and creates questions about them. The ingestion continues without them if that fails.
-async fn review_terms(knowledge: &Knowledge, run: &IngestionRun, is_inferring: bool) {
+/// Infers unknown abbreviations, and creates questions about them. The ingestion continues without them if that fails. Returns a
+/// sentence about each step that was left out.
+async fn review_terms(knowledge: &Knowledge, run: &IngestionRun, is_inferring: bool) -> Vec<String> {
     let steward = StewardRun {
         org: run.principal.org.clone(),
         user: run.principal.user.clone(),
@@ -176,9 +188,37 @@ async fn review_terms(knowledge: &Knowledge, run: &IngestionRun, is_inferring: b
         is_inferring,
     };
     match steward_run(&knowledge.resources, &steward, &run.document).await {
-        Ok(report) => tracing::debug!(document = %run.document, ?report, "terms are reviewed"),
-        Err(error) => tracing::warn!(document = %run.document, %error, "the terms of a document are not reviewed"),
+        Ok(report) => {
+            tracing::debug!(document = %run.document, ?report, "terms are reviewed");
+            let mut omissions = Vec::new();
+            if let Some(reason) = report.not_inferred.filter(|_| is_inferring) {
+                omissions.push(format!("unknown abbreviations were not inferred: {reason}"));
+            }
+            if report.has_too_many_questions {
+                omissions.push("no further questions about terms: the organization has too many open ones".to_owned());
+            }
+            omissions
+        }
+        Err(error) => {
+            tracing::warn!(document = %run.document, %error, "the terms of a document are not reviewed");
+            vec![format!("the abbreviations were not reviewed: {}", error.message)]
+        }
     }
+}
+
+/// Returns the result of an item.
+fn result_of(ingested: Ingested, omissions: &[String]) -> Value {
+    let head = match ingested {
+        Ingested::Live(head) => head,
+        Ingested::Skipped(reason) => return json!({ "skipped": reason }),
+    };
+    let mut result =
+        json!({ "passages": head.passages, "generation": head.generation.to_string(), "space": head.space });
+    if let Some(members) = result.as_object_mut().filter(|_| !omissions.is_empty()) {
+        let short = omissions.iter().map(|text| text.chars().take(OMISSION_CHARS).collect::<String>());
+        members.insert(OMISSIONS.to_owned(), short.collect());
+    }
+    result
 }
 
 #[async_trait]
@@ -199,16 +239,11 @@ impl JobKind for IngestionJobs {
                 self.run(&task, &input, task.job.budget_part()).await
             }
         };
-        let ingested = match outcome {
-            Ok(ingested) => ingested,
-            Err(error) => self.failed(&task, error).await?,
+        let (ingested, omissions) = match outcome {
+            Ok(ended) => ended,
+            Err(error) => (self.failed(&task, error).await?, Vec::new()),
         };
-        Ok(match ingested {
-            Ingested::Live(head) => {
-                json!({ "passages": head.passages, "generation": head.generation.to_string(), "space": head.space })
-            }
-            Ingested::Skipped(reason) => json!({ "skipped": reason }),
-        })
+        Ok(result_of(ingested, &omissions))
     }
 
     async fn end_job(&self, job: &JobHeader) -> Result<()> {
@@ -224,6 +259,7 @@ impl JobKind for IngestionJobs {
 #[cfg(test)]
 mod tests {
     use folio_resources::{DocumentChange, NewDocument, Resource as _, TextState, text_record_of};
+    use folio_storage::value::PassageHead;
     use folio_types::BlobId;
     use folio_types::op::{Expected, Write};
 
@@ -237,6 +273,25 @@ mod tests {
         let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"])));
         let write = Write::by_platform(OrgId::derive(&["o"]), "key".parse().unwrap(), at(0), Expected::Absent, create);
         Document::apply(&DocumentId::derive(&["d"]), &write, None).unwrap().after.unwrap()
+    }
+
+    #[test]
+    fn the_result_of_an_item_states_what_was_left_out() {
+        let head = PassageHead {
+            document: DocumentId::derive(&["d"]),
+            generation: 7,
+            passages: 3,
+            space: None,
+            text_generation: at(0),
+            created_at: at(0),
+        };
+        let indexed = json!({ "passages": 3, "generation": "7", "space": null });
+        assert_eq!(result_of(Ingested::Live(head.clone()), &[]), indexed);
+        let long = format!("images: {}", "x".repeat(OMISSION_CHARS));
+        let found = result_of(Ingested::Live(head), &["terms".to_owned(), long.clone()]);
+        assert_eq!(found[OMISSIONS], json!(["terms", &long[..OMISSION_CHARS]]));
+        let skipped = Ingested::Skipped("no text".to_owned());
+        assert_eq!(result_of(skipped, &["terms".to_owned()]), json!({ "skipped": "no text" }));
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub use job::IngestionJobs;
 pub use knowledge::Knowledge;
 pub use links::{CrossReference, LinkReport, cross_references, resolve_links};
 pub use maintenance::{IsResponsible, Maintenance};
-pub use network::{IngestionRun, NetworkModes};
+pub use network::{IngestionRun, ModelContext, NetworkModes};
 pub use options::{Options, Tokenizers};
 pub use rebuild::{IndexRebuilds, rebuild};
 pub use reembedding::{Reembeddings, update_serving_space};

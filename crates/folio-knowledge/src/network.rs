@@ -34,6 +34,15 @@ impl IngestionRun {
     }
 }
 
+/// The context of the passages of a document in the mode `fast`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModelContext {
+    pub context: Context,
+    /// A sentence about each kind of work that was left out, such as images without a description. The result of the item contains
+    /// them.
+    pub omissions: Vec<String>,
+}
+
 /// The agents of the modes `fast` and `agentic`.
 #[async_trait]
 pub trait NetworkModes: Send + Sync {
@@ -48,7 +57,7 @@ pub trait NetworkModes: Send + Sync {
     ///
     /// # Errors
     /// A lack of credit or capacity makes the job wait. Another retriable error repeats the attempt.
-    async fn context(&self, knowledge: &Knowledge, run: &IngestionRun) -> Result<Context>;
+    async fn context(&self, knowledge: &Knowledge, run: &IngestionRun) -> Result<ModelContext>;
 
     /// Ingests a document in the mode `agentic`: the network decides, and ends with [`ingest`](crate::ingest()).
     ///

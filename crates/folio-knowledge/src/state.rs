@@ -8,6 +8,7 @@ use folio_types::limits::JOB_PAGE_ITEMS;
 use folio_types::{Error, JobId, Result, Timestamp};
 
 use crate::ingest::is_current;
+use crate::job::OMISSIONS;
 
 /// The state of the ingestion of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct DocumentIngestion {
     pub is_current: bool,
     /// The newest job. None: there was none, or its record has expired.
     pub job: Option<JobId>,
+    /// A sentence about each kind of work that the newest job left out. Empty unless the state is [`IngestionState::Indexed`].
+    pub omissions: Vec<String>,
 }
 
 /// The part of a job that concerns a document.
@@ -88,7 +91,10 @@ fn decide(passages: Option<PassageHead>, text: Option<Timestamp>, work: Option<&
             _ => IngestionState::Pending,
         },
     };
-    DocumentIngestion { state, passages, is_current, job: work.map(|work| work.job.id.clone()) }
+    let outcome = work.and_then(|work| work.outcome).filter(|_| state == IngestionState::Indexed);
+    let omissions = outcome.and_then(|outcome| outcome.value.get(OMISSIONS)?.as_array()).into_iter().flatten();
+    let omissions = omissions.filter_map(|text| text.as_str().map(str::to_owned)).collect();
+    DocumentIngestion { state, passages, is_current, job: work.map(|work| work.job.id.clone()), omissions }
 }
 
 #[cfg(test)]
@@ -133,10 +139,14 @@ mod tests {
         job.after(command, at(1)).unwrap().unwrap()
     }
 
-    fn state(passages: Option<PassageHead>, job: &JobHeader, outcome: Option<Value>) -> IngestionState {
+    fn decided(passages: Option<PassageHead>, job: &JobHeader, outcome: Option<Value>) -> DocumentIngestion {
         let outcome = outcome.map(|value| ItemOutcome { item: 1, attempt: 1, value, at: at(2) });
         let work = Work { job, item: &job.items[0], outcome: outcome.as_ref() };
-        decide(passages, Some(at(10)), Some(&work)).state
+        decide(passages, Some(at(10)), Some(&work))
+    }
+
+    fn state(passages: Option<PassageHead>, job: &JobHeader, outcome: Option<Value>) -> IngestionState {
+        decided(passages, job, outcome).state
     }
 
     #[test]
@@ -155,6 +165,9 @@ mod tests {
         assert!(
             matches!(state(None, &failed, None), IngestionState::Failed(error) if error.reason == Reason::InvalidField)
         );
+        let partial = Some(json!({ "passages": 3, "omissions": ["images"] }));
+        assert_eq!(decided(Some(head(10)), &done, partial.clone()).omissions, ["images"]);
+        assert!(decided(Some(head(9)), &done, partial).omissions.is_empty(), "they are those of the current text");
         let skipped = Some(json!({ "skipped": "no text" }));
         assert_eq!(state(None, &done, skipped.clone()), IngestionState::Skipped("no text".to_owned()));
         assert_eq!(state(Some(head(10)), &done, skipped), IngestionState::Indexed);

@@ -81,6 +81,11 @@ pub struct DescribedImages {
 }
 
 impl DescribedImages {
+    /// Returns a sentence for each reason for which images were skipped.
+    pub fn omissions(&self) -> impl Iterator<Item = String> {
+        self.skipped.iter().map(|(reason, count)| format!("images without a description: {count} ({reason})"))
+    }
+
     fn skip(&mut self, reason: SkipReason) {
         let count = self.skipped.entry(reason).or_default();
         *count = count.saturating_add(1);

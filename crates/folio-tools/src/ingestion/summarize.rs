@@ -116,6 +116,16 @@ enum Summarized {
 }
 
 impl SummaryReport {
+    /// Returns a sentence about the parts that have no summary for lack of a model, or because their model call failed. None: there
+    /// are none.
+    pub fn omission(&self) -> Option<String> {
+        match (&self.skipped, self.failed) {
+            (Some(reason), _) => Some(format!("no part was summarized: {reason}")),
+            (None, 0) => None,
+            (None, failed) => Some(format!("parts without a summary, because their model call failed: {failed}")),
+        }
+    }
+
     /// Counts a part, and returns its text.
     fn add(&mut self, part: Summarized) -> Available {
         let (count, available) = match part {

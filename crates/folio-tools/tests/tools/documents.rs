@@ -1,6 +1,8 @@
 //! Tests of the document tools.
 
-use folio_resources::{Document, EmbeddedImage, Heading, Link, LinkTarget, PageStructure, Table, TextState};
+use std::sync::Arc;
+
+use folio_resources::{Document, EmbeddedImage, Heading, Link, LinkTarget, PageStructure, SectionId, Table, TextState};
 use folio_storage::{IngestUpdate, NewPage};
 use folio_types::Timestamp;
 use serde_json::json;
@@ -99,6 +101,32 @@ async fn an_outline_of_a_long_document_continues_on_a_later_page() {
     }
     assert_eq!(found, 20 * 90);
     assert!(calls > 5, "{calls}");
+}
+
+#[tokio::test]
+async fn the_headings_of_a_long_document_are_read_once_for_all_sections() {
+    let mut test = Fixture::new().await;
+    let page = |number: u32| NewPage {
+        structure: PageStructure {
+            headings: vec![Heading { level: 1, title: format!("Part {number}"), word: 0 }],
+            ..PageStructure::default()
+        },
+        ..NewPage::of_text(number, format!("Part {number} of the terms."))
+    };
+    let id = test.document();
+    test.environment.advance(std::time::Duration::from_secs(1));
+    test.ingest(&id, (1..=2_000).map(page).collect()).await;
+    let (resources, org) = (test.context.resources.clone(), test.context.principal.org.clone());
+    let document = resources.stores.of::<Document>().get(&org, &id).await.unwrap().unwrap();
+    let (text_id, first) = resources.outlines.outline(&resources.stores, &document).await.unwrap();
+    let numbers: Vec<u32> = first.sections().iter().map(|section| section.number).rev().take(3).collect();
+    for (number, page) in numbers.into_iter().zip([2_000, 1_999, 1_998]) {
+        let section = SectionId { text: text_id.clone(), number, rest: None };
+        let read = test.ok("section_reader", json!({ "section_id": section.to_string() })).await;
+        assert!(text(&read["text"]).contains(&format!("Part {page} of the terms.")), "{read}");
+    }
+    let (_, again) = resources.outlines.outline(&resources.stores, &document).await.unwrap();
+    assert!(Arc::ptr_eq(&first, &again), "the outline is cached");
 }
 
 #[tokio::test]

@@ -132,6 +132,8 @@ async fn the_images_of_a_document_are_described_with_reasons_for_those_that_are_
     let test = Fixture::new().await;
     with_images(&test, &[&[1, 7, 8], &[], &[1, 2]]).await;
     let none = described(&test, "a").await.unwrap();
+    let stated = "images without a description: 5 (the organization has no model for descriptions of images)";
+    assert_eq!(none.omissions().collect::<Vec<_>>(), [stated]);
     assert_eq!((none.described, none.skipped), (0, [(SkipReason::NoModel, 5)].into()));
     test.models.has_vision.store(true, Ordering::Relaxed);
     for caption in ["A pump.", "A valve."] {

@@ -77,6 +77,7 @@ fn row(ingestion: &v1::Ingestion) -> Value {
     };
     let reason = match &ingestion.error {
         Some(error) => error.message.clone(),
+        None if ingestion.skipped_reason.is_empty() => ingestion.omissions.join("; "),
         None => ingestion.skipped_reason.clone(),
     };
     let passages = ingestion.passages.clone().unwrap_or_default();
@@ -91,6 +92,7 @@ fn row(ingestion: &v1::Ingestion) -> Value {
         "generation": passages.generation, "vector_space": passages.vector_space, "current": passages.current,
         "create_time": time(passages.create_time.as_ref()), "reason": reason, "job_id": ingestion.job_id,
         "summaries": ingestion.summaries.iter().map(summary).collect::<Vec<_>>(),
+        "omissions": ingestion.omissions,
     })
 }
 
@@ -102,6 +104,9 @@ mod tests {
     fn a_row_states_the_passages_and_the_reason() {
         let found = row(&v1::Ingestion::default());
         assert_eq!((&found["state"], &found["passages"], &found["reason"]), (&json!("none"), &json!(0), &json!("")));
+        let omissions = vec!["no images".to_owned(), "no terms".to_owned()];
+        let found = row(&v1::Ingestion { omissions, ..Default::default() });
+        assert_eq!((&found["reason"], &found["omissions"][1]), (&json!("no images; no terms"), &json!("no terms")));
         let passages = v1::DocumentPassages { count: 3, current: true, ..Default::default() };
         let error = v1::Error { message: "too large".to_owned(), ..Default::default() };
         let state = v1::IngestionState::Failed.into();

@@ -94,6 +94,8 @@ struct IngestionBody {
     passages: Option<IngestedPassages>,
     /// The summaries of the current text: that of the document first.
     summaries: Vec<IngestedSummary>,
+    /// A sentence about each kind of work that the newest ingestion left out, such as images without a description.
+    omissions: Vec<String>,
 }
 
 impl IngestedPassages {
@@ -136,6 +138,7 @@ impl From<&FoundIngestion> for IngestionBody {
             job_id: ingestion.job.as_ref().map(ToString::to_string),
             passages: ingestion.passages.as_ref().map(|head| IngestedPassages::new(head, ingestion.is_current)),
             summaries: found.text.iter().flat_map(summary).collect(),
+            omissions: ingestion.omissions.clone(),
         }
     }
 }

@@ -33,7 +33,7 @@ impl IngestionService for Api {
 }
 
 fn to_proto(found: &FoundIngestion) -> v1::Ingestion {
-    let DocumentIngestion { state, passages, is_current, job } = &found.ingestion;
+    let DocumentIngestion { state, passages, is_current, job, omissions } = &found.ingestion;
     let (mut error, mut skipped_reason) = (None, String::new());
     let state = match state {
         IngestionState::None => v1::IngestionState::Unspecified,
@@ -57,6 +57,7 @@ fn to_proto(found: &FoundIngestion) -> v1::Ingestion {
         job_id: job.as_ref().map(ToString::to_string).unwrap_or_default(),
         passages: passages.as_ref().map(|head| passages_to_proto(head, *is_current)),
         summaries: found.text.iter().flat_map(|text| summaries_to_proto(text, &found.summaries)).collect(),
+        omissions: omissions.clone(),
     }
 }
 
