@@ -167,6 +167,7 @@ layers! {
         put(org: &OrgId, group: &str, key: &str, value: Vec<u8>) -> ();
         remove(org: &OrgId, group: &str, key: &str) -> ();
         remove_group(org: &OrgId, group: &str) -> ();
+        check_space() -> ();
     }
     TextLayer of TextStore {
         ingest(org: &OrgId, id: &str, update: IngestUpdate) -> ();

@@ -101,4 +101,8 @@ impl RowStore for Rows {
         let prefix = keys::rows(org, group);
         self.0.write(move |transaction| transaction.remove_all(Space::Records, prefix)).await
     }
+
+    async fn check_space(&self) -> Result<()> {
+        self.0.reserve().check()
+    }
 }

@@ -1,6 +1,7 @@
 //! Tools that panic or hang, actors that fail, and a store whose answers are lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use folio_history::journal::Access;
@@ -36,10 +37,15 @@ impl FaultyTool {
         let failures = self.outage[step].fetch_add(1, Ordering::SeqCst);
         let error = match is_contended {
             true => Error::new(Code::Aborted, Reason::VersionConflict, "the target has too many concurrent writes"),
-            false => Error::unavailable(Reason::StoreUnavailable, "the store is unreachable"),
+            false => unreachable_store(),
         };
         if failures < [2, 5][step] { Err(ToolError::Failed(error)) } else { Ok(()) }
     }
+}
+
+/// The error of a store that does not answer.
+fn unreachable_store() -> Error {
+    Error::unavailable(Reason::StoreUnavailable, "the store is unreachable")
 }
 
 /// Makes a metered model call of 7 tokens.
@@ -108,6 +114,7 @@ impl WriteTool for FaultyTool {
                 Ok(ToolOutput::new(json!({ "written": true })))
             }
             Some("refuse") => Err(ToolError::ForModel("the tag is in use".to_owned())),
+            Some("lasting outage") => Err(ToolError::Failed(unreachable_store())),
             Some(cause @ ("outage" | "contention")) => {
                 self.fail_in_outage(1, cause == "contention")?;
                 Ok(ToolOutput::new(json!({ "written": true })))
@@ -238,12 +245,15 @@ async fn the_usage_of_a_turn_includes_all_attempts_of_a_recovered_write() {
 
 #[tokio::test]
 async fn invariant_3_a_write_that_fails_is_closed_before_it_is_reported() {
-    for fault in ["panic", "panic early", "hang", "refuse"] {
+    for fault in ["panic", "panic early", "hang", "refuse", "lasting outage"] {
         let (tools, _) = odd_tools();
         let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Abort).await;
         let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": fault }))).await;
         sandbox.models.then([say("It failed.")]);
+        let approved_at = Instant::now();
         let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+        let is_patient = approved_at.elapsed() >= short_timeouts().effect_patience;
+        assert!(is_patient || !["hang", "lasting outage"].contains(&fault), "{fault}: the write is retried first");
         let EventKind::Completed { rounds, .. } = &ended else { panic!("{fault}: {ended:?}") };
         assert_eq!(rounds[0].results[0].status, CallStatus::Failed, "{fault}");
         let (target, op) = (Tag::target(&TagId::derive(&["odd"])), OpKey::Call(pending[0].id.clone()));

@@ -1,13 +1,14 @@
 //! Removes the data of op rows a day after its turn, or its request, ended.
 //!
 //! Until then a recovered call, or a repeated request, returns the recorded data, even if the target changed since. A
-//! turn that has not ended a day after a write keeps the data; so does a turn that may have ended less than a day ago.
+//! turn that has not ended a day after a write keeps the data; so does a turn that may have ended less than a day ago, and one
+//! of an unreadable thread.
 
 use folio_history::thread::ThreadHeader;
 use folio_storage::Stores;
 use folio_storage::value::OpDataIndexRow;
 use folio_types::op::OpKey;
-use folio_types::{Result, Timestamp, limits};
+use folio_types::{Reason, Result, Timestamp, limits};
 
 /// Maximum number of rows of the index that are read, and removed, at once.
 const ROWS_AT_ONCE: usize = 100;
@@ -19,10 +20,19 @@ pub(super) async fn sweep(stores: &Stores, now: Timestamp) -> Result<()> {
         let (read, mut ended) = (due.len(), Vec::new());
         for row in due {
             let header = match &row.op {
-                OpKey::Call(call) => stores.threads.header(&row.org, &call.turn.thread).await?,
-                OpKey::Request { .. } => None,
+                OpKey::Call(call) => stores.threads.header(&row.org, &call.turn.thread).await,
+                OpKey::Request { .. } => Ok(None),
             };
-            match deferred(&row, header.as_ref(), now) {
+            let later = match header {
+                Ok(header) => deferred(&row, header.as_ref(), now),
+                Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
+                // An unreadable thread stops neither the removal of other data nor the later parts of the sweep.
+                Err(error) => {
+                    tracing::error!(org = %row.org, id = row.id, %error, "the data of a call is kept, because its thread is unreadable");
+                    Some(OpDataIndexRow { at: now, ..row.clone() })
+                }
+            };
+            match later {
                 Some(later) => stores.ops.defer_data(row, later).await?,
                 None => ended.push(row),
             }
@@ -48,10 +58,79 @@ fn deferred(row: &OpDataIndexRow, header: Option<&ThreadHeader>, now: Timestamp)
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex, MutexGuard};
+
+    use async_trait::async_trait;
     use folio_history::thread::{NewThread, OpenTurn, Phase};
-    use folio_types::{CallId, OrgId, Principal, Role, ThreadId, TurnId, UserId};
+    use folio_storage::{OpStore, ThreadStore};
+    use folio_storage_conformance::layer::{Layered, OpLayer, ThreadLayer};
+    use folio_storage_embedded::{EmbeddedStore, Options};
+    use folio_types::{CallId, Code, Error, OrgId, Principal, Role, ThreadId, TurnId, UserId};
 
     use super::*;
+
+    /// The index of the data, in the memory of the test.
+    struct Index(Mutex<Vec<OpDataIndexRow>>);
+
+    impl Index {
+        fn rows(&self) -> MutexGuard<'_, Vec<OpDataIndexRow>> {
+            self.0.lock().unwrap()
+        }
+    }
+
+    #[async_trait]
+    impl OpLayer for Index {
+        async fn indexed_data(&self, _: &dyn OpStore, before: Timestamp, limit: usize) -> Result<Vec<OpDataIndexRow>> {
+            Ok(self.rows().iter().filter(|row| row.at <= before).take(limit).cloned().collect())
+        }
+
+        async fn remove_data(&self, _: &dyn OpStore, removed: Vec<OpDataIndexRow>) -> Result<()> {
+            self.rows().retain(|row| !removed.contains(row));
+            Ok(())
+        }
+
+        async fn defer_data(&self, _: &dyn OpStore, before: OpDataIndexRow, after: OpDataIndexRow) -> Result<()> {
+            self.rows().iter_mut().filter(|row| **row == before).for_each(|row| *row = after.clone());
+            Ok(())
+        }
+    }
+
+    /// Threads whose headers are unreadable.
+    struct Unreadable;
+
+    #[async_trait]
+    impl ThreadLayer for Unreadable {
+        async fn header(&self, _: &dyn ThreadStore, _: &OrgId, _: &ThreadId) -> Result<Option<ThreadHeader>> {
+            Err(Error::new(Code::DataLoss, Reason::StoredFormat, "the header is malformed"))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unreadable_thread_keeps_its_own_data_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+        let now = Timestamp::constant(1_800_000_000, 0);
+        let row = |id: &str, op: OpKey| OpDataIndexRow {
+            org: OrgId::derive(&["o"]),
+            id: id.to_owned(),
+            version: 1,
+            op,
+            at: now - limits::DAY,
+            has_ended: false,
+        };
+        let call = OpKey::Call(CallId::new(TurnId::new(ThreadId::derive(&["t"]), 1), 1, 1));
+        let request = OpKey::Request { user: UserId::derive(&["u"]), request: "r".parse().unwrap() };
+        let unreadable = row("ext_1", call);
+        let index = Arc::new(Index(Mutex::new(vec![unreadable.clone(), row("ext_2", request)])));
+        let stores = store.stores();
+        let ops = Layered::over(Arc::clone(&index), &stores.ops);
+        let threads = Layered::over(Unreadable, &stores.threads);
+        let stores = Stores { ops, threads, ..stores };
+        sweep(&stores, now).await.unwrap();
+        assert_eq!(*index.rows(), [OpDataIndexRow { at: now, ..unreadable }]);
+        drop(stores);
+        store.close().await;
+    }
 
     #[test]
     fn data_is_kept_until_a_day_after_its_turn_ended() {

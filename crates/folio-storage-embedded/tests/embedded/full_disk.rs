@@ -10,7 +10,8 @@ use folio_credit::LedgerRow;
 use folio_history::journal::{Accepted, End, Ended, Entry};
 use folio_history::thread::{Append, Appended, Fence, NewThread};
 use folio_resources::{Document, DocumentChange, NewDocument, TextState};
-use folio_storage::{IngestUpdate, NewPage, Stores};
+use folio_storage::value::{PassageHead, StoredPassage};
+use folio_storage::{IngestUpdate, NewPage, PassagesWritten, Stores};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::wait_for;
 use folio_types::message::FinishReason;
@@ -64,6 +65,27 @@ async fn ingest(stores: &Stores, name: &str) -> Result<(), Error> {
     stores.texts.ingest(&org(), DocumentId::derive(&[name]).as_str(), update).await
 }
 
+/// Writes one passage of a document and returns the result.
+async fn write_passage(stores: &Stores, name: &str) -> Result<PassagesWritten, Error> {
+    let document = DocumentId::derive(&[name]);
+    let (text_generation, created_at) = (now(), now());
+    let head = PassageHead { document, generation: 1, passages: 1, space: None, text_generation, created_at };
+    let passage = StoredPassage {
+        number: 0,
+        text: "text".to_owned(),
+        padding: String::new(),
+        section_id: "section".to_owned(),
+        section_titles: Vec::new(),
+        source_page: 1,
+        segments: Vec::new(),
+        tokens: 1,
+        language: None,
+        metadata_pairs: Vec::new(),
+        vectors: Vec::new(),
+    };
+    stores.passages().write(&org(), &head, &[passage]).await
+}
+
 async fn append(stores: &Stores, entry: Entry, version: u64) -> Result<Appended, Error> {
     let fence = Fence { epoch: 0, version };
     let append = Append { entries: vec![entry], ..Append::new(u128::from(version), fence, now()) };
@@ -88,6 +110,7 @@ async fn without_free_space_content_is_refused_and_turns_end_credit_settles_and_
     create_document(&stores, "old").await.unwrap();
     store_blob(&stores, "old").await.unwrap();
     ingest(&stores, "old").await.unwrap();
+    assert_eq!(write_passage(&stores, "old").await.unwrap(), PassagesWritten::Live);
     stores.threads.create(thread("old")).await.unwrap();
     append(&stores, accepted(1), 0).await.unwrap();
     let block = BlockId::derive(&["block"]);
@@ -101,6 +124,7 @@ async fn without_free_space_content_is_refused_and_turns_end_credit_settles_and_
     assert_refused(create_document(&stores, "new").await, "a document");
     assert_refused(store_blob(&stores, "new").await, "a blob");
     assert_refused(ingest(&stores, "old").await, "a text");
+    assert_refused(write_passage(&stores, "new").await, "a passage");
     assert_refused(stores.threads.create(thread("new")).await, "a thread");
     assert_refused(append(&stores, accepted(2), 1).await, "a turn");
 
@@ -116,6 +140,7 @@ async fn without_free_space_content_is_refused_and_turns_end_credit_settles_and_
     };
     assert!(matches!(row.state, OpState::Done(_)), "{row:?}");
     stores.blobs.delete(&blob_key("old")).await.unwrap();
+    stores.passages().remove(&org(), &DocumentId::derive(&["old"])).await.unwrap();
     stores.threads.delete(&org(), &thread("old").id, None).await.unwrap();
     stores.health.check().await.unwrap();
     store.close().await;

@@ -153,9 +153,13 @@ impl PassageStore {
     /// Idempotent. `passages`: all passages of the document, in order.
     ///
     /// # Errors
-    /// `TOO_LARGE` beyond the bounds. `VERSION_CONFLICT` if too many writes of the document meet.
+    /// `TOO_LARGE` beyond the bounds. `VERSION_CONFLICT` if too many writes of the document meet. `OVERLOADED` while the disk of the
+    /// store has too little free space.
     pub async fn write(&self, org: &OrgId, head: &PassageHead, passages: &[StoredPassage]) -> Result<PassagesWritten> {
         check(head, passages)?;
+        if !passages.is_empty() {
+            self.0.check_space().await?;
+        }
         let PassageHead { document, generation, .. } = head;
         let stored = PassageGeneration { generation: *generation, passages: head.passages };
         let (group, key) = (group_of_generations(document), row_of_generation(*generation));

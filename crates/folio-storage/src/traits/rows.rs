@@ -45,6 +45,15 @@ pub trait RowStore: Send + Sync {
 
     /// Removes all rows of a group. Idempotent.
     async fn remove_group(&self, org: &OrgId, group: &str) -> Result<()>;
+
+    /// Checks that new content may be written as rows. The methods above do not check it, because deletions and the ends of turns
+    /// also write rows. Default: a store on other machines accepts all content.
+    ///
+    /// # Errors
+    /// `OVERLOADED` while the disk of the store has too little free space.
+    async fn check_space(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Rows in memory, for tests of writes that meet.
