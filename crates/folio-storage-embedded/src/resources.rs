@@ -29,8 +29,13 @@ pub(crate) fn record(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option
     bytes.map(|bytes| kind.read(&bytes)).transpose()
 }
 
+/// Reads the record without decoding the resource.
 pub(crate) fn is_live(reads: &impl Reads, org: &OrgId, id: &str) -> Result<bool> {
-    Ok(matches!(record(reads, org, id)?, Some(Record::Live(_))))
+    let kind = Kind::of_id(id)?;
+    match reads.bytes(Space::Records, &keys::record(org, kind.name, id))? {
+        Some(bytes) => kind.is_live(&bytes),
+        None => Ok(false),
+    }
 }
 
 /// Returns the version of a live resource, from a row of its own. Only a resource that an older version of Folio wrote last
@@ -74,13 +79,9 @@ impl ResourceExecutor for Resources {
 
     async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
         self.0.read(|view| {
-            let found = ids.iter().map(|id| {
-                let found = stored(view, org, kind, id)?;
-                let is_live = |found: &StoredResource| Ok(matches!(kind.read(&found.record)?, Record::Live(_)));
-                match found {
-                    Some(found) if is_live(&found)? => Ok(Some(found)),
-                    _ => Ok(None),
-                }
+            let found = ids.iter().map(|id| match stored(view, org, kind, id)? {
+                Some(found) if kind.is_live(&found.record)? => Ok(Some(found)),
+                _ => Ok(None),
             });
             found.collect()
         })
