@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{
-    Cleanup, DecidingWrite, IndexedFields, Kind, ListQuery, ListRow, NewName, Record, ResourceWrite, RowWrite,
-    StoredState, WriteDecision, WritePlan, decide,
+    Cleanup, Condition, DecidingWrite, IndexedFields, Kind, ListQuery, ListRow, NewName, Record, ResourceWrite,
+    RowWrite, StoredState, WriteDecision, WritePlan, decide, parent_term,
 };
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
@@ -61,8 +61,14 @@ fn page_of<T>(
     load: impl FnMut(ListRow) -> Result<(T, usize)>,
 ) -> Result<Page<T>> {
     let ListQuery { kind, parent, conditions, filter } = query;
-    let total = conditions.is_empty().then(|| listing::total(reads, org, kind.name)).transpose()?;
     let prefix = keys::list(org, kind.name, parent.as_deref());
+    // The list of a parent contains exactly the rows with its term.
+    let of_parent = parent.map(|parent| Condition::AnyTerm(vec![parent_term(parent)]));
+    let total = match conditions.as_slice() {
+        [] => Some(listing::total(reads, org, kind.name)?),
+        [only] if of_parent.as_ref() == Some(only) => Some(listing::count_rows(reads, prefix.clone())?),
+        _ => None,
+    };
     Listing { prefix, filter, total, conditions: &conditions }.page(reads, request, load)
 }
 
