@@ -190,7 +190,7 @@ pub(crate) fn read<R: Resource>(record: &[u8]) -> Result<Record<R>> {
     decode_value(R::KIND, R::FORMAT, record, R::read_format)
 }
 
-/// The records of all formats are a [`Record`].
+/// Returns true if a record is a live resource. The records of all formats are a [`Record`].
 fn is_live<R: Resource>(record: &[u8]) -> Result<bool> {
     let skipped =
         decode_value(R::KIND, R::FORMAT, record, |_, payload| serde_json::from_slice::<Record<IgnoredAny>>(payload))?;
