@@ -395,7 +395,8 @@ fn every_kind_has_golden_files_and_reads_all_of_them() {
     for kind in KINDS {
         let records = golden_files(kind.name);
         for (path, _, stored) in &records {
-            kind.read(stored).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let read = kind.read(stored).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert_eq!(kind.is_live(stored).unwrap(), read.live().is_some(), "{}", path.display());
         }
         for (_, _, stored) in golden_files(&format!("{}_revision", kind.name)) {
             kind.revision_references(&stored).unwrap();

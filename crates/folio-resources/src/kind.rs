@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use folio_types::{Code, Error, Reason, Result, Timestamp};
+use serde::de::IgnoredAny;
 
 use crate::stored::{Record, decode_value, encode_value};
 use crate::{Cleanup, KINDS, ListRow, Resource};
@@ -59,6 +60,7 @@ pub struct Kind {
     pub has_text: bool,
     pub cleanup: Cleanup,
     read: fn(&[u8]) -> Result<Record<IndexedFields>>,
+    is_live: fn(&[u8]) -> Result<bool>,
     revision_references: fn(&[u8]) -> Result<BTreeSet<String>>,
     tombstone: fn(u64, Timestamp) -> Result<Vec<u8>>,
     #[cfg(test)]
@@ -81,6 +83,7 @@ impl Kind {
                 Record::Live(resource) => Ok(Record::Live(IndexedFields::of(&resource)?)),
                 Record::Tombstone { version, at } => Ok(Record::Tombstone { version, at }),
             },
+            is_live: is_live::<R>,
             revision_references: R::revision_references,
             tombstone: |version, at| encode_value(R::KIND, R::FORMAT, &Record::<R>::Tombstone { version, at }),
             #[cfg(test)]
@@ -113,6 +116,15 @@ impl Kind {
     /// `STORED_FORMAT` if the record is unreadable or of a newer format.
     pub fn read(&self, record: &[u8]) -> Result<Record<IndexedFields>> {
         (self.read)(record)
+    }
+
+    /// Returns true if a record is a live resource, and false if it is a tombstone. The fields of the resource are skipped: a
+    /// resource may be large.
+    ///
+    /// # Errors
+    /// `STORED_FORMAT` if the record is no JSON or of a newer format.
+    pub fn is_live(&self, record: &[u8]) -> Result<bool> {
+        (self.is_live)(record)
     }
 
     /// Returns the ids that a stored revision references.
@@ -176,6 +188,13 @@ impl Eq for Kind {}
 
 pub(crate) fn read<R: Resource>(record: &[u8]) -> Result<Record<R>> {
     decode_value(R::KIND, R::FORMAT, record, R::read_format)
+}
+
+/// Returns true if a record is a live resource. The records of all formats are a [`Record`].
+fn is_live<R: Resource>(record: &[u8]) -> Result<bool> {
+    let skipped =
+        decode_value(R::KIND, R::FORMAT, record, |_, payload| serde_json::from_slice::<Record<IgnoredAny>>(payload))?;
+    Ok(matches!(skipped, Record::Live(_)))
 }
 
 #[cfg(test)]

@@ -37,3 +37,19 @@ pub(crate) async fn load(keyspace: &Keyspace, org: &OrgId, id: &str, consistency
     };
     Ok(LoadedResource { header, record })
 }
+
+/// Returns a live resource without decoding its fields.
+pub(crate) async fn load_live(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    id: &str,
+    consistency: Read,
+) -> Result<Option<StoredResource>> {
+    let Header { version, record, text_state, .. } = keyspace.tables.aggregates.header(org, id, consistency).await?;
+    match record {
+        Some(record) if version.is_some() && Kind::of_id(id)?.is_live(&record)? => {
+            Ok(Some(StoredResource { record, text: text_state }))
+        }
+        _ => Ok(None),
+    }
+}

@@ -16,7 +16,7 @@ use futures::stream::{StreamExt as _, TryStreamExt as _};
 
 use super::catalogue::{self, CatalogueRow, Query};
 use super::keyspace::Keyspace;
-use super::record::load;
+use super::record::{load, load_live};
 use super::session::Read;
 use super::table::{Part, Position, SystemRow};
 use super::values::micros;
@@ -60,7 +60,7 @@ impl ResourceExecutor for Resources {
     }
 
     async fn get(&self, org: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
-        let read = |id: String| async move { Ok(load(&self.0, org, &id, Read::Quorum).await?.stored()) };
+        let read = |id: String| async move { load_live(&self.0, org, &id, Read::Quorum).await };
         futures::stream::iter(ids.to_vec()).map(read).buffered(READ_CONCURRENCY).try_collect().await
     }
 

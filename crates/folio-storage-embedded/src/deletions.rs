@@ -16,7 +16,7 @@ use super::engine::Engine;
 use super::keys::{self, Space};
 use super::listing;
 use super::reads::{Range, Reads};
-use super::resources::record;
+use super::resources::{is_live, record};
 use super::transaction::Transaction;
 use super::value::{decode, encode};
 
@@ -229,6 +229,9 @@ fn page<T>(
 pub(crate) fn delete_if_parent_deleted(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
     let Some(fields) = record(transaction, org, id)?.and_then(Record::live) else { return Ok(()) };
     let Some(parent) = fields.parent.clone() else { return Ok(()) };
+    if is_live(transaction, org, &parent)? {
+        return Ok(());
+    }
     let Some(Record::Tombstone { at, .. }) = record(transaction, org, &parent)? else { return Ok(()) };
     match DependentDeletion::plan(id, Some(Record::Live(fields)), at)? {
         Some(deletion) => delete_dependent(transaction, org, id, deletion),

@@ -1,8 +1,9 @@
 //! Rows of lists in the order of creation, and pages over them.
 //!
 //! Cost of a page: a list without a filter, ordered by creation, reads `skip + size` rows from the token's position and
-//! takes its total from a counter. Any other list reads all rows of the kind in the organization (small rows, without
-//! schemas, texts or histories), filters and sorts them, and then reads the items of the page only. A page also ends
+//! takes its total from a counter. The same list of the children of one parent counts its rows without decoding them.
+//! Any other list reads all rows of the kind in the organization or of the parent (small rows, without schemas, texts or
+//! histories), filters and sorts them, and then reads the items of the page only. A page also ends
 //! when its items exceed [`PAGE_BYTES`], so that it may have fewer items than requested.
 
 use std::ops::ControlFlow;
@@ -70,12 +71,22 @@ pub(crate) fn total(reads: &impl Reads, org: &OrgId, kind: &str) -> Result<u64> 
     Ok(total)
 }
 
+/// Returns the number of rows whose keys have a prefix, without decoding them.
+pub(crate) fn count_rows(reads: &impl Reads, prefix: Vec<u8>) -> Result<u64> {
+    let mut count = 0_u64;
+    reads.walk(Range::prefix(Space::Records, prefix), &mut |_, _| {
+        count += 1;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(count)
+}
+
 pub(crate) struct Listing<'a> {
     /// The prefix of the keys of the list's rows.
     pub(crate) prefix: Vec<u8>,
     /// Identifies the filter in page tokens.
     pub(crate) filter: String,
-    /// The number of rows. None: the list has a filter.
+    /// The number of rows with the prefix, all of which fulfil the conditions. None: the list has a filter.
     pub(crate) total: Option<u64>,
     /// An item must fulfil all conditions.
     pub(crate) conditions: &'a [Condition],

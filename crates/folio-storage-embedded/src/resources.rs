@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_resources::{
-    Cleanup, DecidingWrite, IndexedFields, Kind, ListQuery, ListRow, NewName, Record, ResourceWrite, RowWrite,
-    StoredState, WriteDecision, WritePlan, decide,
+    Cleanup, Condition, DecidingWrite, IndexedFields, Kind, ListQuery, ListRow, NewName, Record, ResourceWrite,
+    RowWrite, StoredState, WriteDecision, WritePlan, decide, parent_term,
 };
 use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpRow, Target, WriteOutcome};
 use folio_types::page::{Page, PageRequest};
@@ -29,8 +29,13 @@ pub(crate) fn record(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option
     bytes.map(|bytes| kind.read(&bytes)).transpose()
 }
 
+/// Reads the record without decoding the resource.
 pub(crate) fn is_live(reads: &impl Reads, org: &OrgId, id: &str) -> Result<bool> {
-    Ok(matches!(record(reads, org, id)?, Some(Record::Live(_))))
+    let kind = Kind::of_id(id)?;
+    match reads.bytes(Space::Records, &keys::record(org, kind.name, id))? {
+        Some(bytes) => kind.is_live(&bytes),
+        None => Ok(false),
+    }
 }
 
 /// Returns the version of a live resource, from a row of its own. Only a resource that an older version of Folio wrote last
@@ -56,8 +61,14 @@ fn page_of<T>(
     load: impl FnMut(ListRow) -> Result<(T, usize)>,
 ) -> Result<Page<T>> {
     let ListQuery { kind, parent, conditions, filter } = query;
-    let total = conditions.is_empty().then(|| listing::total(reads, org, kind.name)).transpose()?;
     let prefix = keys::list(org, kind.name, parent.as_deref());
+    // The list of a parent contains exactly the rows with its term.
+    let of_parent = parent.map(|parent| Condition::AnyTerm(vec![parent_term(parent)]));
+    let total = match conditions.as_slice() {
+        [] => Some(listing::total(reads, org, kind.name)?),
+        [only] if of_parent.as_ref() == Some(only) => Some(listing::count_rows(reads, prefix.clone())?),
+        _ => None,
+    };
     Listing { prefix, filter, total, conditions: &conditions }.page(reads, request, load)
 }
 
@@ -74,13 +85,9 @@ impl ResourceExecutor for Resources {
 
     async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
         self.0.read(|view| {
-            let found = ids.iter().map(|id| {
-                let found = stored(view, org, kind, id)?;
-                let is_live = |found: &StoredResource| Ok(matches!(kind.read(&found.record)?, Record::Live(_)));
-                match found {
-                    Some(found) if is_live(&found)? => Ok(Some(found)),
-                    _ => Ok(None),
-                }
+            let found = ids.iter().map(|id| match stored(view, org, kind, id)? {
+                Some(found) if kind.is_live(&found.record)? => Ok(Some(found)),
+                _ => Ok(None),
             });
             found.collect()
         })

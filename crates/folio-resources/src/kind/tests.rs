@@ -29,6 +29,7 @@ fn a_tombstone_keeps_version_and_time_only() {
     for kind in KINDS {
         let stored = kind.tombstone(7, at()).unwrap();
         assert_eq!(kind.read(&stored).unwrap(), Record::Tombstone { version: 7, at: at() });
+        assert!(!kind.is_live(&stored).unwrap());
     }
 }
 

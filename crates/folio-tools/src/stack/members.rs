@@ -1,6 +1,6 @@
 //! The documents of a stack, and the rows of its table.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use folio_resources::{Document, STACK_ROWS_MAX, Stack, StackMembers, StackRow, StackRowFilter, StackRowId};
@@ -103,8 +103,16 @@ pub async fn with_documents(stores: &Stores, org: &OrgId, stack: &Stack, rows: V
     let documents = stores.of::<Document>().get_many(org, &ids).await?;
     let mut documents: HashMap<DocumentId, Document> =
         documents.into_iter().map(|document| (document.id.clone(), document)).collect();
+    // A list of members is read once for all rows.
+    let members: HashSet<DocumentId> = match &stack.members {
+        StackMembers::Documents(listed) => listed.iter().filter(|id| documents.contains_key(*id)).cloned().collect(),
+        StackMembers::Rule(_) => {
+            let selected = documents.values().filter(|document| stack.contains(document));
+            selected.map(|document| document.id.clone()).collect()
+        }
+    };
     let with_document = |row: StackRow| {
-        let document = documents.remove(&row.document).filter(|document| stack.contains(document))?;
+        let document = documents.remove(&row.document).filter(|document| members.contains(&document.id))?;
         Some(TableRow { row, document })
     };
     Ok(rows.into_iter().filter_map(with_document).collect())

@@ -142,6 +142,41 @@ async fn cells_are_edited_reviewed_added_up_and_exported() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn invariant_6_cells_of_another_organization_are_like_missing_ones() {
+    let server = Server::start().await;
+    let (us, them) = (server.member().await, server.member().await);
+    let theirs = Table::create(&server, &them).await;
+    let [document, _] = &theirs.documents;
+    theirs.set(document, "Vendor", json!("Secretive")).await;
+    let own = Table::create(&server, &us).await;
+    let (_, id) = theirs.stack.rsplit_once('/').unwrap();
+    let (stack, row) = (format!("/v0/orgs/{}/stacks/{id}", us.org), format!("rows/{document}"));
+
+    let mut answers = vec![own.http.get(&stack).await, own.http.get(&format!("{}/{row}", own.stack)).await];
+    for path in ["rows", row.as_str(), "export?format=csv", "watch"] {
+        answers.push(own.http.get(&format!("{stack}/{path}")).await);
+    }
+    for (method, path, body) in [
+        (Method::PUT, format!("{row}/cells"), json!({ "column": "Vendor", "value": "Ours" })),
+        (Method::POST, format!("{row}/review"), json!({ "column_names": ["Vendor"], "decision": "reject" })),
+        (Method::POST, "ask".to_owned(), json!({ "aggregates": [{ "function": "count" }], "group_by": ["Vendor"] })),
+        (Method::POST, "conflicts".to_owned(), json!({ "key_columns": ["Vendor"] })),
+        (Method::POST, "fill".to_owned(), json!({})),
+    ] {
+        answers.push(own.http.json(method, &format!("{stack}/{path}"), &body).await);
+    }
+    let foreign_cell = json!({ "column": "Vendor", "value": "Ours" });
+    answers.push(own.http.json(Method::PUT, &format!("{}/{row}/cells", own.stack), &foreign_cell).await);
+    for answer in answers {
+        assert_eq!(answer.status, 404, "{answer:?}");
+        assert!(!answer.text.contains("Secretive"), "{answer:?}");
+    }
+    let kept = theirs.http.get(&format!("{}/{row}", theirs.stack)).await.json();
+    assert_eq!((&kept["cells"][0]["value"], &kept["cells"][0]["state"]), (&json!("Secretive"), &json!("edited")));
+    server.stop().await;
+}
+
 /// Reads frames of an event stream until one has this type, and returns it.
 async fn next_frame(stream: &mut reqwest::Response, received: &mut String, kind: &str) -> Value {
     let read = async {
