@@ -82,7 +82,12 @@ async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_ke
     several.ended(&turn.thread).await;
     let owner = several.header(&turn.thread).await.owner;
     assert_eq!(owner.as_ref(), Some(&several.nodes[1].incarnation), "only one node takes over the turn");
-    let view = several.node(2).get_turn(&several.principal, &turn).await.unwrap();
+    // The stores contain the end before the owner knows that they do.
+    let view = wait_for("the end of the turn", SOON, || async {
+        let view = several.node(2).get_turn(&several.principal, &turn).await.unwrap();
+        (view.status != TurnStatus::Running).then_some(view)
+    })
+    .await;
     assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
     assert_eq!(view.rounds[0].results[0].status, CallStatus::Ok);
     assert_eq!(several.tag_names().await, ["kept"]);

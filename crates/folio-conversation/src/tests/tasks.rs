@@ -7,6 +7,7 @@ use folio_history::thread::{Fence, Phase};
 use folio_types::profile::{COORDINATOR_PROFILE, DOCUMENT_PROFILE};
 use serde_json::Value;
 
+use super::crash::wait_for_end;
 use super::*;
 
 fn delegate(task: &str) -> Value {
@@ -138,8 +139,9 @@ async fn a_child_that_waits_for_approval_is_decided_in_its_own_thread_while_noth
     sandbox.models.then([say("Tagged."), say("All done.")]);
     let answer = sandbox.approve_with(approve_all(&view.turn, &view.pending)).await.unwrap();
     assert!(matches!(reached(answer), EventKind::Completed { .. }));
-    sandbox.ended(&parent).await;
-    let view = sandbox.turn(&TurnId::new(parent, 1)).await;
+    let turn = TurnId::new(parent, 1);
+    wait_for_end(&sandbox, &turn).await;
+    let view = sandbox.turn(&turn).await;
     assert_eq!((view.status, statuses(&view)), (TurnStatus::Completed, vec!["completed".to_owned()]));
     assert_eq!(sandbox.tag_names().await, ["waits"]);
     sandbox.finish().await;

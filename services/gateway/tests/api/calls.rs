@@ -70,7 +70,7 @@ pub(crate) fn has_fields(operation: &Declaration) -> bool {
 
 /// Returns true if the request of an operation has a field `filter`.
 pub(crate) fn has_filter(operation: &Declaration) -> bool {
-    method(operation).input().get_field_by_name("filter").is_some()
+    method(operation).input().get_field_by_name("filter").is_some_and(|field| !field.is_map())
 }
 
 /// Calls an operation. The request of a client stream is an array of messages. Returns the first response of a server
