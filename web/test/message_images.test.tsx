@@ -130,7 +130,7 @@ test("a message that the server refuses keeps its text and its images", async ()
   expect(input.value).toBe("look");
 });
 
-test("a stored message shows its images, and is asked again with them", async () => {
+test("a stored message shows its images, and is repeated with them", async () => {
   const fake = new FakeConversation();
   fake.messages = [
     { count: 2, turnId: "trn_0", kind: { case: "assistant", value: { text: "Two pixels." } } },

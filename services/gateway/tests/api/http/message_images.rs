@@ -74,7 +74,7 @@ async fn unusable_images_are_refused() {
     let client = server.member().await;
     let http = Http::new(&server, &client);
     let images = format!("/v0/orgs/{}/message_images", client.org);
-    let large = STANDARD.encode(vec![0; limits::MESSAGE_IMAGE_BYTES + 1]);
+    let large = STANDARD.encode(vec![0_u8; limits::MESSAGE_IMAGE_BYTES + 1]);
     for (data, status) in [
         (json!("%%"), 422),
         (json!(""), 422),
