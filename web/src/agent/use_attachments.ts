@@ -1,7 +1,7 @@
 // The images of the next message: a file is stored when it is chosen, and the message names the stored images.
 import { useQueryClient } from "@tanstack/react-query";
 import { randomId, v1 } from "folio-client";
-import { useCallback, useState } from "react";
+import { useCallback, useRef, useState } from "react";
 import { useApi } from "../api/api.js";
 import { acceptedFiles, attached, type Attachment } from "./images.js";
 import { imageKey } from "./queries.js";
@@ -14,10 +14,11 @@ export function useAttachments(initial: readonly v1.MessageImage[]) {
   const queries = useQueryClient();
   const [items, setItems] = useState<readonly Attachment[]>(() => attached(initial));
   const [problems, setProblems] = useState<readonly string[]>([]);
+  // Files are sent one after another: the server bounds the memory for incomplete messages of a user.
+  const sent = useRef<Promise<void>>(Promise.resolve());
 
-  const upload = useCallback(async (key: string, file: File) => {
+  const send = useCallback(async (key: string, file: File) => {
     const change = (changes: Partial<Attachment>) => setItems((all) => all.map((item) => (item.key === key ? { ...item, ...changes } : item)));
-    change({ error: undefined });
     try {
       const data = new Uint8Array(await file.arrayBuffer());
       const { image } = await api.service(v1.ConversationService).uploadImage({ data, requestId: key });
@@ -30,15 +31,20 @@ export function useAttachments(initial: readonly v1.MessageImage[]) {
     }
   }, [api, queries]);
 
+  const upload = (key: string, file: File) => {
+    sent.current = sent.current.then(() => send(key, file));
+  };
   const add = (files: readonly File[]) => {
     const { accepted, problems } = acceptedFiles(files, items.length);
     const added = accepted.map((file) => ({ key: randomId(), name: file.name, file, image: undefined, error: undefined }));
     setProblems(problems);
     setItems((all) => [...all, ...added]);
-    for (const { key, file } of added) void upload(key, file);
+    for (const { key, file } of added) upload(key, file);
   };
   const retry = ({ key, file }: Attachment) => {
-    if (file !== undefined) void upload(key, file);
+    if (file === undefined) return;
+    setItems((all) => all.map((item) => (item.key === key ? { ...item, error: undefined } : item)));
+    upload(key, file);
   };
   const remove = (key: string) => setItems((all) => all.filter((item) => item.key !== key));
   const clearProblems = () => setProblems([]);
