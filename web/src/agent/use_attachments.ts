@@ -17,20 +17,19 @@ export function useAttachments(initial: readonly v1.MessageImage[]) {
   // Files are sent one after another: the server bounds the memory for incomplete messages of a user.
   const sent = useRef<Promise<void>>(Promise.resolve());
 
-  const send = useCallback(async (key: string, file: File) => {
-    const change = (changes: Partial<Attachment>) => setItems((all) => all.map((item) => (item.key === key ? { ...item, ...changes } : item)));
+  const change = (key: string, changes: Partial<Attachment>) => setItems((all) => all.map((item) => (item.key === key ? { ...item, ...changes } : item)));
+  const send = async (key: string, file: File) => {
     try {
       const data = new Uint8Array(await file.arrayBuffer());
       const { image } = await api.service(v1.ConversationService).uploadImage({ data, requestId: key });
       if (image === undefined) throw new Error("the server returned no image");
       // The preview needs no download.
       queries.setQueryData<Blob>(imageKey(image.imageId), file);
-      change({ image });
+      change(key, { image });
     } catch (error) {
-      change({ error });
+      change(key, { error });
     }
-  }, [api, queries]);
-
+  };
   const upload = (key: string, file: File) => {
     sent.current = sent.current.then(() => send(key, file));
   };
@@ -43,7 +42,7 @@ export function useAttachments(initial: readonly v1.MessageImage[]) {
   };
   const retry = ({ key, file }: Attachment) => {
     if (file === undefined) return;
-    setItems((all) => all.map((item) => (item.key === key ? { ...item, error: undefined } : item)));
+    change(key, { error: undefined });
     upload(key, file);
   };
   const remove = (key: string) => setItems((all) => all.filter((item) => item.key !== key));
