@@ -4,6 +4,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { card, hidden, launch, say, signIn, signInWithPassword, visible, visit } from "./browser.js";
 import { newOrganization, newPerson, openGate, PASSWORD, uploadText, type Organization } from "./organization.js";
 
+/** An image of two pixels in Base64. */
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAADUlEQVR4nGP4zwAE/wEHAAH/4iOeWQAAAABJRU5ErkJggg==";
+
 let browser: Browser;
 let organization: Organization;
 
@@ -100,6 +103,21 @@ test("a message replaces calls that wait only by the button that states it", asy
   await page.getByRole("button", { name: "Supersede the waiting calls and send" }).click();
   await visible(page.getByText("Hello from the scripted model."));
   expect(await tagNames()).not.toContain("tag superseded");
+  await context.close();
+});
+
+test("an image is attached, sent with a message, and shown after a reload", async () => {
+  const { page, context, violations } = await visit(browser);
+  await openAgent(page, await newConversation("image.txt"));
+  await page.getByLabel("Images", { exact: true }).setInputFiles({ name: "pixels.png", mimeType: "image/png", buffer: Buffer.from(PNG, "base64") });
+  await visible(page.getByRole("img", { name: "Image 1", exact: true }));
+  await say(page, "what is this?");
+  await visible(page.getByText("Hello from the scripted model."));
+  await page.reload();
+  const image = page.getByRole("img", { name: "Image 1 of the message", exact: true });
+  await visible(image);
+  await expect.poll(() => image.evaluate((shown) => (shown as HTMLImageElement).naturalWidth)).toBe(2);
+  expect(violations.found).toEqual([]);
   await context.close();
 });
 

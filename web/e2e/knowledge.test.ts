@@ -44,6 +44,24 @@ test("a search finds a passage and leads to its words on the page", async () => 
   await context.close();
 });
 
+test("the documents in a PDF are proposed, and made under the names that a person gives", async () => {
+  const sheet = (number: string, page: string) => `<p>Invoice</p><p>Invoice number: ${number}</p><p>Page ${page}</p>`;
+  const sheets = [sheet("A-1", "1 of 2"), sheet("A-1", "2 of 2"), sheet("B-2", "1 of 1")];
+  const documentId = await uploadPdf(browser, organization, "bundle.pdf", sheets.join('<div style="break-after:page"></div>'));
+  const { page, context, violations } = await visit(browser);
+  await signIn(page, organization.token, `/documents/${documentId}?panel=split`);
+  await visible(page.getByText("The file seems to contain 2 documents."));
+  const parts = page.getByRole("list", { name: "Parts" });
+  await visible(parts.getByText("the numbering of pages restarts"));
+  await page.getByRole("textbox", { name: "Name of p. 3" }).fill("second.pdf");
+  await page.getByRole("button", { name: "Make 2 documents" }).click();
+  await page.getByRole("status").getByRole("link", { name: "second.pdf" }).click();
+  await visible(page.getByRole("heading", { name: "second.pdf" }));
+  await visible(page.locator("svg text", { hasText: "B-2" }));
+  expect(violations.found).toEqual([]);
+  await context.close();
+});
+
 test("an entry of the dictionary is created, found and deleted", async () => {
   const { page, context, violations } = await visit(browser);
   await signIn(page, organization.token, "/dictionary");

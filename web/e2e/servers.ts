@@ -77,6 +77,7 @@ api_key = "sim-key"
 [models.providers.sim.models.scripted]
 context_tokens = 65536
 thinking = true
+vision = true
 [models.providers.sim.models.second]
 context_tokens = 65536
 `;

@@ -7,7 +7,8 @@ import { describe, expect, test } from "vitest";
 import { blocksOf } from "../src/agent/blocks.js";
 import { approversOf, editedArguments, editVerdict, problemsOf, summaryOf } from "../src/agent/calls.js";
 import { affectedSentence, effectSentence, linesOfValue } from "../src/agent/effect.js";
-import { entriesOf, groupsOf, messagesOf } from "../src/agent/history.js";
+import { entriesOf, groupsOf, imagesOf, messagesOf } from "../src/agent/history.js";
+import { acceptedFiles, attached } from "../src/agent/images.js";
 import { Markdown } from "../src/agent/markdown.js";
 import { beginsMention, mentionOf, withChosen } from "../src/agent/mentions.js";
 import { newestFirst } from "../src/agent/queries.js";
@@ -69,6 +70,26 @@ describe("the state of a turn", () => {
   test.each(["cancelled", "expired", "superseded"] as const)("%s is an end", (phase) => {
     expect(afterEvents(startedTurn(""), [event({ case: phase, value: {} } as never)]).phase).toBe(phase);
   });
+});
+
+test("a turn keeps the images of its message, and a stored one has those in its thread", () => {
+  const image = create(v1.MessageImageSchema, { imageId: "img_1" });
+  const started = event({ case: "turnStarted", value: { threadId: "thr_1", model: "m" } });
+  const snapshot = event({ case: "snapshot", value: { turn: { turnId: "trn_1", userText: "hi" } } });
+  expect(afterEvents(startedTurn("hi", [image]), [started, snapshot]).userImages).toEqual([image]);
+  const messages = ["trn_1", ""].map((turnId) => create(v1.MessageSchema, { turnId, count: 1, kind: { case: "user", value: { text: "hi", images: [image] } } }));
+  expect([imagesOf(messages, "trn_1"), imagesOf(messages, "trn_2"), imagesOf(messages, "")]).toEqual([[image], [], []]);
+  expect(entriesOf(messages, "")[0]).toMatchObject({ images: [{ imageId: "img_1" }] });
+  expect(attached([image])).toMatchObject([{ key: "img_1", image, file: undefined }]);
+});
+
+test("a message accepts files with images up to its bounds", () => {
+  const files = ["a", "b", "c"].map((name) => new File([], name, { type: "image/png" }));
+  expect(acceptedFiles(files, 0)).toEqual({ accepted: files, problems: [] });
+  expect(acceptedFiles(files, 2)).toEqual({ accepted: files.slice(0, 2), problems: ["A message has at most 4 images."] });
+  expect(acceptedFiles(files, 4).accepted).toEqual([]);
+  const others = Array.from({ length: 9 }, (_, index) => new File([], `${index % 2}.svg`, { type: "image/svg+xml" }));
+  expect(acceptedFiles([...others, ...files], 1)).toEqual({ accepted: files, problems: ["0.svg", "1.svg"].map((name) => `${name} is not a PNG, JPEG or WebP image.`) });
 });
 
 test("the messages of a thread are entries with the results of calls, without the open turn", () => {

@@ -16,7 +16,7 @@ export interface PastCall {
  * `unanswered`: the id of the turn if the message is its last one and gives no answer, because the turn is open or ended without one; else empty.
  */
 export type Entry =
-  | { readonly kind: "user"; readonly key: string; readonly count: number; readonly text: string; readonly unanswered: string }
+  | { readonly kind: "user"; readonly key: string; readonly count: number; readonly text: string; readonly images: readonly v1.MessageImage[]; readonly unanswered: string }
   | { readonly kind: "agent"; readonly key: string; readonly text: string; readonly thinking: string; readonly calls: readonly PastCall[]; readonly endOf: string; readonly unanswered: string };
 
 /** Returns the messages of the pages of a thread, oldest first. `pages`: the newest first, each with its newest message first. */
@@ -27,6 +27,11 @@ export function messagesOf(pages: readonly Pick<v1.GetThreadResponse, "messages"
 /** Returns the tasks of the calls of the pages of a thread. */
 export function groupsOf(pages: readonly Pick<v1.GetThreadResponse, "taskGroups">[]): v1.TaskGroup[] {
   return pages.flatMap(({ taskGroups }) => taskGroups);
+}
+
+/** Returns the images of the message with which a turn began. Empty: it had none, or the message is not among these. */
+export function imagesOf(messages: readonly v1.Message[], turnId: string): readonly v1.MessageImage[] {
+  return messages.flatMap((message) => (turnId !== "" && message.turnId === turnId && message.kind.case === "user" ? message.kind.value.images : []));
 }
 
 /** Returns the entries of messages in their order. `openTurnId`: a turn that is shown by its events instead. `groups`: the tasks of calls. */
@@ -41,7 +46,7 @@ export function entriesOf(messages: readonly v1.Message[], openTurnId: string, g
     const key = `${message.turnId}-${message.count}-${index}`;
     const { kind } = message;
     const end = ends.get(message.turnId);
-    if (kind.case === "user") return [{ kind: "user", key, count: message.count, text: kind.value.text, unanswered: end === undefined ? message.turnId : "" }];
+    if (kind.case === "user") return [{ kind: "user", key, count: message.count, text: kind.value.text, images: kind.value.images, unanswered: end === undefined ? message.turnId : "" }];
     if (kind.case !== "assistant") return [];
     const { text, thinking, calls } = kind.value;
     const isEnd = end === message;

@@ -19,6 +19,10 @@ const CLOCK_MS = 20_000;
 
 interface LiveTurnProps {
   readonly state: TurnState;
+  /** The images of the message that started the turn. */
+  readonly images: readonly v1.MessageImage[];
+  /** Empty: the turn has not created its thread yet. */
+  readonly threadId: string;
   readonly isStreaming: boolean;
   /** Ids of the waiting calls that the visitor may approve. Undefined: not read yet. */
   readonly approvable: readonly string[] | undefined;
@@ -27,7 +31,7 @@ interface LiveTurnProps {
 }
 
 /** The newest turn: its rounds as they happen, and the calls that wait. */
-export function LiveTurn({ state, isStreaming, approvable, decided, onDecide }: LiveTurnProps) {
+export function LiveTurn({ state, images, threadId, isStreaming, approvable, decided, onDecide }: LiveTurnProps) {
   const { rounds, phase, waiting, usage, endedTasks, steps, answer } = state;
   const isRunning = phase === "running" && isStreaming;
   const waitingCalls = waiting?.pending.filter(({ needsApproval }) => needsApproval) ?? [];
@@ -48,7 +52,7 @@ export function LiveTurn({ state, isStreaming, approvable, decided, onDecide }: 
   };
   return (
     <Stack gap="xs" aria-busy={isRunning}>
-      {state.userText !== "" && <UserMessage text={state.userText} />}
+      {state.userText !== "" && <UserMessage text={state.userText} images={images} threadId={threadId} />}
       {steps.length > 0 && <Suspense fallback={<LoadingState />}><StepList steps={steps} isRunning={isRunning} /></Suspense>}
       {rounds.map((round, index) => (
         <LiveRound key={round.round} round={steps.length > 0 ? { ...round, text: "" } : round} endedTasks={endedTasks} isRunning={isRunning && index === rounds.length - 1} waitingCall={waitingCall} />

@@ -11,14 +11,16 @@ const PastAnswer = lazy(async () => ({ default: (await import("./past_answer.js"
 
 interface PastEntryProps {
   readonly entry: Entry;
+  /** The thread that contains the message. */
+  readonly threadId: string;
   /** `no`: the agent gives no typed answers. The entry shows the sources of a recent one at once, and those of an earlier one on demand. */
   readonly typed?: "no" | "recent" | "earlier";
   readonly onAskAgain?: () => void;
 }
 
 /** A message of an earlier turn. Its tool calls are folded. */
-export const PastEntry = memo(function PastEntry({ entry, typed = "no", onAskAgain }: PastEntryProps) {
-  if (entry.kind === "user") return <UserMessage text={entry.text} {...(onAskAgain && { onAskAgain })} />;
+export const PastEntry = memo(function PastEntry({ entry, threadId, typed = "no", onAskAgain }: PastEntryProps) {
+  if (entry.kind === "user") return <UserMessage text={entry.text} images={entry.images} threadId={threadId} {...(onAskAgain && { onAskAgain })} />;
   const { text, thinking, calls, endOf } = entry;
   return (
     <Stack gap="xs">

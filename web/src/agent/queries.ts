@@ -59,6 +59,21 @@ export function usePastTurn(turnId: string, isWanted: boolean) {
   });
 }
 
+export const imageKey = (imageId: string) => ["message image", imageId] as const;
+
+/** Returns an image of a message as a file. `threadId`: a thread that contains the image; empty: the visitor uploaded it. */
+export function useMessageImage(imageId: string, threadId: string) {
+  const api = useApi();
+  return useQuery({
+    queryKey: imageKey(imageId),
+    queryFn: async ({ signal }) => {
+      const { image, data } = await api.service(v1.ConversationService).getImage({ imageId, threadId }, { signal });
+      return new Blob([data as Uint8Array<ArrayBuffer>], { type: image?.mediaType ?? "" });
+    },
+    staleTime: Infinity,
+  });
+}
+
 /** Returns the models for chats with the default one. */
 export function useModels() {
   const api = useApi();

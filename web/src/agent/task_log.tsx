@@ -21,7 +21,7 @@ export function TaskLog({ threadId }: { readonly threadId: string }) {
       {() => (
         <Stack gap="xs" pl="sm" component="section" aria-label="Log of the task">
           {thread.hasNextPage && <MoreButton onClick={() => void thread.fetchNextPage()} loading={thread.isFetchingNextPage} />}
-          {entries.map((entry) => <PastEntry key={entry.key} entry={entry} />)}
+          {entries.map((entry) => <PastEntry key={entry.key} entry={entry} threadId={threadId} />)}
           {isWaiting && <Text size="xs">A call waits for a decision in the <Anchor component={Link} href="/inbox" size="xs" underline="always">inbox</Anchor>.</Text>}
         </Stack>
       )}

@@ -1,5 +1,5 @@
 import { Stack } from "@mantine/core";
-import { randomId } from "folio-client";
+import { randomId, type v1 } from "folio-client";
 import { useCallback, useMemo, useState, type ReactNode } from "react";
 import { useSearchParams } from "wouter";
 import { Conversation } from "./conversation.js";
@@ -12,6 +12,7 @@ interface PanelConversation {
   readonly key: string;
   readonly threadId: string;
   readonly text: string;
+  readonly images: readonly v1.MessageImage[];
 }
 
 interface ThreadPanelProps {
@@ -30,7 +31,9 @@ interface ThreadPanelProps {
 
 const NO_PARAMETERS: readonly string[] = [];
 
-const shown = (threadId: string, text = ""): PanelConversation => ({ key: threadId || randomId(), threadId, text });
+const NO_IMAGES: readonly v1.MessageImage[] = [];
+
+const shown = (threadId: string, text = "", images = NO_IMAGES): PanelConversation => ({ key: threadId || randomId(), threadId, text, images });
 
 /** The conversations of a subject. The address contains the thread of the open one. */
 export function ThreadPanel({ subject, subjectFor, header, startsNew = false, firstText = "", ownParameters = NO_PARAMETERS }: ThreadPanelProps) {
@@ -63,9 +66,9 @@ export function ThreadPanel({ subject, subjectFor, header, startsNew = false, fi
       return before;
     }, { replace: true });
   }, [setParameters]);
-  const open = useCallback((threadId: string, text = "") => {
+  const open = useCallback((threadId: string, text = "", images = NO_IMAGES) => {
     setChosen(true);
-    setCurrent(shown(threadId, text));
+    setCurrent(shown(threadId, text, images));
     setAddress(threadId, threadId === "" ? NO_PARAMETERS : ownParameters);
   }, [setAddress, ownParameters]);
   const onThread = useCallback((threadId: string) => {
@@ -79,7 +82,7 @@ export function ThreadPanel({ subject, subjectFor, header, startsNew = false, fi
     <Stack gap="sm">
       <ThreadBar subject={subject} threadId={current.threadId} onSelect={open} />
       {header?.(current.threadId)}
-      <Conversation key={current.key} subject={own} threadId={current.threadId} initialText={current.text} onThread={onThread} onNew={(text) => open("", text)} />
+      <Conversation key={current.key} subject={own} threadId={current.threadId} initialText={current.text} initialImages={current.images} onThread={onThread} onNew={(text, images) => open("", text, images)} />
     </Stack>
   );
 }

@@ -25,6 +25,8 @@ export interface TurnState {
   readonly threadId: string;
   readonly model: string;
   readonly userText: string;
+  /** The images of the message. Empty: none, or the turn was started elsewhere. */
+  readonly userImages: readonly v1.MessageImage[];
   readonly phase: TurnPhase;
   readonly rounds: readonly RoundState[];
   /** The round whose calls wait. Undefined: no call waits. */
@@ -50,12 +52,13 @@ export function usageSentence({ inputTokens, outputTokens, modelCalls, credits }
 }
 
 /** Returns the state before the first event. */
-export function startedTurn(userText: string): TurnState {
+export function startedTurn(userText: string, userImages: readonly v1.MessageImage[] = []): TurnState {
   return {
     turnId: "",
     threadId: "",
     model: "",
     userText,
+    userImages,
     phase: "running",
     rounds: [],
     waiting: undefined,
@@ -79,9 +82,9 @@ function afterEvent(before: TurnState, event: v1.Event): TurnState {
   const { kind } = event;
   switch (kind.case) {
     case "turnStarted":
-      return { ...startedTurn(state.userText), turnId: event.turnId, lastEvent: event.number, threadId: kind.value.threadId, model: kind.value.model };
+      return { ...startedTurn(state.userText, state.userImages), turnId: event.turnId, lastEvent: event.number, threadId: kind.value.threadId, model: kind.value.model };
     case "snapshot":
-      return kind.value.turn === undefined ? state : { ...ofTurn(kind.value.turn), endedTasks: state.endedTasks, lastEvent: event.number };
+      return kind.value.turn === undefined ? state : { ...ofTurn(kind.value.turn), userImages: state.userImages, endedTasks: state.endedTasks, lastEvent: event.number };
     case "roundStarted":
       // A later attempt of a round voids its earlier deltas.
       return { ...state, phase: "running", waiting: undefined, rounds: [...state.rounds.filter(({ round }) => round < kind.value.round), emptyRound(kind.value.round)] };

@@ -9,8 +9,9 @@ import type { Subject } from "./subject.js";
 import { afterEvents, startedTurn, type TurnState } from "./turn_state.js";
 
 /** A message to send. */
-export interface Outgoing extends Omit<ChatOptions, "approve" | "signal" | "requestId" | "threadId" | "documentIds"> {
+export interface Outgoing extends Omit<ChatOptions, "approve" | "signal" | "requestId" | "threadId" | "documentIds" | "imageIds"> {
   readonly text: string;
+  readonly images: readonly v1.MessageImage[];
 }
 
 /** Decisions by the id of their call. */
@@ -94,7 +95,7 @@ export function useTurn({ subject, threadId, onThread, onRefused }: UseTurn) {
 
   const send = useCallback((message: Outgoing) => {
     const chat = { kind: "chat", message, threadId, requestId: randomId(), threadRequestId: randomId() } as const;
-    begin(chat, startedTurn(message.text));
+    begin(chat, startedTurn(message.text, message.images));
   }, [begin, threadId]);
   const decide = useCallback((decisions: Decisions) => begin({ kind: "decide", decisions }), [begin]);
   const resume = useCallback(() => begin({ kind: "resume" }), [begin]);
@@ -108,10 +109,10 @@ async function* streamOf(api: Api, { documentIds, profiles, createThread }: Subj
   const { turnId = "", lastEvent = 0n } = state ?? {};
   if (start.kind === "chat" && turnId === "") {
     const { message, threadId, requestId, threadRequestId } = start;
-    const { text, ...options } = message;
+    const { text, images, ...options } = message;
     const known = threadId === "" && createThread !== undefined ? await createThread(threadRequestId) : threadId;
     const target = known === "" ? { documentIds: [...documentIds], profile: profiles[0] } : { threadId: known };
-    yield* api.chat(text, { ...target, ...options, requestId, signal });
+    yield* api.chat(text, { ...target, ...options, imageIds: images.map(({ imageId }) => imageId), requestId, signal });
   } else if (start.kind === "resume" && state?.phase === "failed") {
     yield* api.resume(turnId, undefined, { signal });
   } else if (start.kind === "decide") {

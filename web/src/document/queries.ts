@@ -1,8 +1,8 @@
 // The queries of one document: its state, pages, words, images and text.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
-import { useEffect, useState } from "react";
 import { useApi, useStream } from "../api/api.js";
+import { useObjectUrl } from "../api/object_url.js";
 
 /** Time after which an image or the words of a page that is not visible are dropped, in milliseconds. */
 const PAGE_CACHE_MS = 60_000;
@@ -80,14 +80,7 @@ export function usePageImage(documentId: string, page: number, dpi: number, isVi
     staleTime: Infinity,
     gcTime: PAGE_CACHE_MS,
   });
-  const [url, setUrl] = useState<string>();
-  useEffect(() => {
-    if (image.data === undefined) return undefined;
-    const created = URL.createObjectURL(image.data);
-    setUrl(created);
-    return () => URL.revokeObjectURL(created);
-  }, [image.data]);
-  return { url, error: image.error, refetch: image.refetch };
+  return { url: useObjectUrl(image.data), error: image.error, refetch: image.refetch };
 }
 
 /** Reads a stream of parts into a file. */

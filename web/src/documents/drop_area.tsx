@@ -4,16 +4,23 @@ import { useEffect, useRef, useState, type DragEvent, type ReactNode } from "rea
 interface DropAreaProps {
   readonly onFiles: (files: readonly File[]) => void;
   readonly disabled: boolean;
+  /** Shown while files are dragged over the area. */
+  readonly label?: string;
   readonly children: ReactNode;
 }
 
-/** Accepts files that are dropped anywhere on the view. */
-export function DropArea({ onFiles, disabled, children }: DropAreaProps) {
+/** A drag without files, such as one of selected text, is left to the browser. */
+const hasFiles = (transfer: DataTransfer | null): boolean => transfer?.types.includes("Files") ?? false;
+
+/** Accepts files that are dropped anywhere on its content. */
+export function DropArea({ onFiles, disabled, label = "Drop the files to upload them", children }: DropAreaProps) {
   const depth = useRef(0);
   const [isOver, setOver] = useState(false);
   // The browser opens a file that is dropped next to the area, and leaves the page.
   useEffect(() => {
-    const refuse = (event: Event) => event.preventDefault();
+    const refuse = (event: globalThis.DragEvent) => {
+      if (hasFiles(event.dataTransfer)) event.preventDefault();
+    };
     window.addEventListener("dragover", refuse);
     window.addEventListener("drop", refuse);
     return () => {
@@ -22,11 +29,12 @@ export function DropArea({ onFiles, disabled, children }: DropAreaProps) {
     };
   }, []);
   const enter = (change: number) => (event: DragEvent) => {
-    if (disabled || !event.dataTransfer.types.includes("Files")) return;
+    if (disabled || !hasFiles(event.dataTransfer)) return;
     depth.current += change;
     setOver(depth.current > 0);
   };
   const drop = (event: DragEvent) => {
+    if (!hasFiles(event.dataTransfer)) return;
     event.preventDefault();
     depth.current = 0;
     setOver(false);
@@ -37,7 +45,7 @@ export function DropArea({ onFiles, disabled, children }: DropAreaProps) {
       {children}
       {isOver && (
         <Overlay backgroundOpacity={0.75} color="var(--mantine-color-body)" zIndex={20}>
-          <Center h="100%"><Text size="xl" fw={600}>Drop the files to upload them</Text></Center>
+          <Center h="100%"><Text size="xl" fw={600}>{label}</Text></Center>
         </Overlay>
       )}
     </div>

@@ -32,6 +32,9 @@ struct AssistantQuestion {
     tag_ids: Option<Vec<String>>,
     /// Only documents in any of these collections. Null or empty: no condition.
     collection_ids: Option<Vec<String>>,
+    /// Images of the question: at most 4 ids of `message_images`, of images that the caller uploaded or that the conversation
+    /// contains. Null or empty: none.
+    image_ids: Option<Vec<String>>,
     /// The conversation that the question continues. Null: a new one.
     thread_id: Option<String>,
     /// The model. Default: that of the conversation, or the default model of the organization.
@@ -103,7 +106,9 @@ impl AssistantQuestion {
             thread: thread
                 .map_err(|error| Error::invalid_field("thread_id", error.message).with_reason(error.reason))?,
         };
+        let images = fields::ids("image_ids", &ids(self.image_ids), limits::MESSAGE_IMAGES_MAX)?;
         Ok(ChatCommand {
+            images,
             model: self.model.filter(|model| !model.is_empty()),
             credit_budget: check_credit_budget(self.credit_budget)?,
             ..question.command()?

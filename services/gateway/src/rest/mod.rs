@@ -24,6 +24,7 @@ mod ingestions;
 mod links;
 mod list;
 mod llm_run;
+mod message_images;
 mod models;
 mod ocr;
 mod ocr_blocks;
@@ -91,6 +92,7 @@ fn resources() -> Vec<Vec<Route>> {
         llm_run::routes(),
         completions::routes(),
         chat::routes(),
+        message_images::routes(),
         access_tokens::routes(),
         organizations::routes(),
         users::routes(),

@@ -2,7 +2,7 @@
 
 use folio_history::command::{ChatCommand, IfBusy, IfPending};
 use folio_history::journal::Mention;
-use folio_proto::chat;
+use folio_proto::{chat, fields};
 use folio_types::message::Message;
 use folio_types::{DocumentId, Error, PromptRevId, SchemaRevId, TagId, ThreadId, limits};
 use serde::Deserialize;
@@ -23,6 +23,9 @@ pub(super) struct ChatBody {
     #[serde(default)]
     #[schema(value_type = Vec<MentionBody>)]
     pub(super) mentions: Option<Vec<MentionBody>>,
+    /// Images of the new message: at most 4 ids of `message_images`, of images that the caller uploaded or that the thread contains.
+    /// Default: none.
+    pub(super) image_ids: Option<Vec<String>>,
     /// The model. Default: that of the thread, or the default model of the organization, also for `claude-sonnet-4-6` if it is not
     /// enabled.
     pub(super) model: Option<String>,
@@ -94,7 +97,8 @@ impl ChatBody {
     /// Returns the command of a chat about a document. `thread`: the thread of the body, which the caller has read.
     ///
     /// # Errors
-    /// Status 404 for a malformed mention, 422 for messages without one of the user, and the errors of [`chat::parse`].
+    /// Status 404 for a malformed mention, 422 for messages without one of the user and for malformed or too many images, and the
+    /// errors of [`chat::parse`].
     pub(super) fn command(
         self,
         document: DocumentId,
@@ -113,6 +117,7 @@ impl ChatBody {
             ephemeral: thread.is_none(),
             history: if thread.is_none() { history(messages) } else { Vec::new() },
             mentions: mentions.iter().map(MentionBody::parse).collect::<Result<_, _>>()?,
+            images: fields::ids("image_ids", &self.image_ids.unwrap_or_default(), limits::MESSAGE_IMAGES_MAX)?,
             model,
             auto_approve: self.auto_approve.unwrap_or_default(),
             auto_approved_tools: self.auto_approved_tools.unwrap_or_default(),
@@ -144,6 +149,7 @@ fn history(messages: Vec<ChatMessage>) -> Vec<Message> {
 
 #[cfg(test)]
 mod tests {
+    use folio_types::MessageImageId;
     use serde_json::{Value, json};
 
     use super::*;
@@ -193,6 +199,14 @@ mod tests {
         for kind in ["schema", "prompt", "tag"] {
             let refused = with(json!({ "type": kind, "id": "x" })).unwrap_err();
             assert_eq!(refused.missing_kind(), Some(kind));
+        }
+        let image = MessageImageId::derive(&["i"]).to_string();
+        let with = |images: Value| command(json!({ "messages": conversation(), "image_ids": images }), None);
+        assert_eq!(with(json!([image])).unwrap().images, [MessageImageId::derive(&["i"])]);
+        assert!(with(Value::Null).unwrap().images.is_empty());
+        let many: Vec<String> = (0..5).map(|n: u8| MessageImageId::derive(&[&n.to_string()]).to_string()).collect();
+        for images in [json!(["x"]), json!([image, image]), json!(many)] {
+            assert!(with(images.clone()).is_err(), "{images}");
         }
         for messages in [json!([]), json!([{ "role": "assistant", "content": "a" }]), json!([{ "role": "user" }])] {
             assert!(command(json!({ "messages": messages }), None).is_err(), "{messages}");

@@ -79,7 +79,9 @@ async fn chat(
     let mut command = body.command(document_id, thread, model)?;
     require_mentioned(&client, &command.mentions).await?;
     command.request_id = client.request_id().cloned();
-    let events = client.run(command).await.map_err(|failure| refused(failure, &named.unwrap_or_default()))?;
+    let has_images = !command.images.is_empty();
+    let refused = |failure| if has_images { failure } else { refused(failure, &named.unwrap_or_default()) };
+    let events = client.run(command).await.map_err(refused)?;
     stream::respond(client, events, is_stream, 0).await
 }
 

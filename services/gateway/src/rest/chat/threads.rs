@@ -18,6 +18,7 @@ use super::result::{CallBody, PendingCalls, RoundBody, given};
 use super::{own_thread, require_document};
 use crate::rest::extract::{Bounded, Client, Id, Json, Query};
 use crate::rest::list::rows;
+use crate::rest::message_images::MessageImageBody;
 use crate::rest::reply::Reply;
 
 /// Title of a thread without a title and without a message.
@@ -103,6 +104,8 @@ struct StoredMessage {
     role: &'static str,
     /// The text.
     content: String,
+    /// The images, in order. Only messages of the user have some.
+    images: Vec<MessageImageBody>,
     /// The calls that wait.
     tool_calls: Option<Vec<CallBody>>,
     /// Always null.
@@ -115,7 +118,15 @@ struct StoredMessage {
 
 impl StoredMessage {
     fn new(role: &'static str, content: String) -> Self {
-        Self { role, content, tool_calls: None, tool_call_id: None, thinking: None, executed_rounds: None }
+        Self {
+            role,
+            content,
+            images: Vec::new(),
+            tool_calls: None,
+            tool_call_id: None,
+            thinking: None,
+            executed_rounds: None,
+        }
     }
 
     /// Returns a message of the model after these rounds.
@@ -221,9 +232,10 @@ fn stored(messages: Vec<ThreadMessage>, pending: Option<&PendingCalls>) -> Vec<S
     let (mut stored, mut rounds) = (Vec::new(), Vec::new());
     for ThreadMessage { message, .. } in messages {
         match message {
-            Message::User { text, .. } => {
+            Message::User { text, images } => {
                 rounds.clear();
-                stored.push(StoredMessage::new("user", text));
+                let images = images.iter().map(Into::into).collect();
+                stored.push(StoredMessage { images, ..StoredMessage::new("user", text) });
             }
             Message::Assistant { text, thinking, calls } if calls.is_empty() => {
                 let thinking = given(&thinking_text(&thinking));

@@ -293,6 +293,13 @@ fn invalid_base64(error: &io::Error) -> Failure {
     Failure::bad_request(format!("Invalid base64 content: {error}"))
 }
 
+/// Decodes a text in Base64, or a data URL with one.
+pub(crate) fn decode_base64(text: &str) -> io::Result<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(text.len().div_ceil(4).saturating_mul(3));
+    DecoderReader::new(without_prefix(text.as_bytes())?, &STANDARD).read_to_end(&mut decoded)?;
+    Ok(decoded)
+}
+
 /// Returns the text after the prefix of a data URL: `data:text/plain;base64,`.
 fn without_prefix(mut text: impl Read) -> io::Result<impl Read> {
     let mut start = Vec::new();

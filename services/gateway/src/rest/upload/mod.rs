@@ -20,7 +20,7 @@ use folio_operations::documents::Content;
 use folio_types::Secret;
 
 pub(crate) use body::Limits;
-pub(crate) use json::JsonUpload;
+pub(crate) use json::{JsonUpload, decode_base64};
 pub(crate) use multipart::MultipartUpload;
 use spool::SpooledFile;
 pub(crate) use spool::Spools;

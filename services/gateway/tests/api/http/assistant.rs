@@ -9,7 +9,7 @@ use super::Http;
 use crate::harness::{Answer, Server};
 
 /// Scripts the answers of a turn that computes a sum.
-fn script_sum(server: &Server) {
+pub(super) fn script_sum(server: &Server) {
     server.model.answer(r#"{"intent_type": "calculation", "confidence": 1, "reasoning": "A sum."}"#);
     server.model.next(Answer::Calls(vec![("calculator", json!({ "expression": "1 + 1" }))]));
     server.model.answer(r#"{"formula": "sum", "expression": "1 + 1", "result": 2, "sources": [], "confidence": 1}"#);
@@ -74,6 +74,7 @@ async fn a_question_is_answered_once_and_its_conversation_continues() {
         json!({}),
         json!({ "question": "a", "credit_budget": 0 }),
         json!({ "question": "a", "document_ids": ["../../etc/passwd"] }),
+        json!({ "question": "a", "image_ids": ["../../etc/passwd"] }),
         json!({ "question": "a", "thread_id": "../../etc/passwd" }),
     ] {
         assert_eq!(http.json(Method::POST, &ask, &body).await.status.as_u16(), 422, "{body}");

@@ -13,6 +13,7 @@ mod links;
 mod llm;
 mod malformed;
 mod mcp;
+mod message_images;
 mod ocr;
 mod organizations;
 mod pages;
@@ -39,6 +40,9 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 
 use crate::harness::{Client, Server};
+
+/// An image of two pixels in Base64.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAADUlEQVR4nGP4zwAE/wEHAAH/4iOeWQAAAABJRU5ErkJggg==";
 
 /// A caller over HTTP/1.1.
 #[derive(Clone)]

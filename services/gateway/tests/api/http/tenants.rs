@@ -8,7 +8,7 @@ use folio_types::{OrgId, Role, System};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Answer, Http, path};
+use super::{Answer, Http, PNG, path};
 use crate::harness::{Client, Server, format, record};
 use crate::samples::{Ids, missing};
 use crate::tenants::create_question;
@@ -42,6 +42,7 @@ impl Tenant {
         let collection = admin.call_ok("CreateCollection", collection).await["collection"]["collection_id"].clone();
         let stack = json!({ "stack": { "name": "same", "document_ids": [document] } });
         let stack = admin.call_ok("CreateStack", stack).await["stack"]["stack_id"].clone();
+        let image = admin.call_ok("UploadImage", json!({ "data": PNG })).await["image"]["image_id"].clone();
         let text = |value: Value| value.as_str().unwrap().to_owned();
         let ids = Ids::from([
             ("organization", org.to_string()),
@@ -55,6 +56,7 @@ impl Tenant {
             ("prompt", prompt.split('.').next().unwrap().to_owned()),
             ("schema", schema),
             ("thread", text(thread)),
+            ("image", text(image)),
             ("token", token.id().to_string()),
             ("account_token", text(account_token)),
         ]);
@@ -286,7 +288,7 @@ async fn invariant_6_a_body_cannot_name_a_foreign_resource() {
     let say =
         |member: &str, value: Value| json!({ "messages": [{ "role": "user", "content": "hello" }], member: value });
     let file = |ids: &Ids| json!({ "name": "a.txt", "content": STANDARD.encode("text"), "tag_ids": [ids["tag"]] });
-    let requests: [(Method, &str, Body<'_>); 9] = [
+    let requests: [(Method, &str, Body<'_>); 10] = [
         (Method::POST, "documents", Box::new(|ids: &Ids| json!({ "documents": [file(ids)] }))),
         (Method::PUT, one.as_str(), Box::new(|ids: &Ids| json!({ "tag_ids": [ids["tag"]] }))),
         (Method::POST, "prompts", Box::new(|ids: &Ids| of_prompt("schema_id", json!(ids["schema"])))),
@@ -294,6 +296,7 @@ async fn invariant_6_a_body_cannot_name_a_foreign_resource() {
         (Method::PUT, edited.as_str(), Box::new(|ids: &Ids| of_prompt("schema_id", json!(ids["schema"])))),
         (Method::PUT, edited.as_str(), Box::new(|ids: &Ids| of_prompt("tag_ids", json!([ids["tag"]])))),
         (Method::POST, chat.as_str(), Box::new(|ids: &Ids| say("thread_id", json!(ids["thread"])))),
+        (Method::POST, chat.as_str(), Box::new(|ids: &Ids| say("image_ids", json!([ids["image"]])))),
         (
             Method::POST,
             chat.as_str(),
