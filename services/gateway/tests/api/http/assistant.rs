@@ -9,7 +9,7 @@ use super::Http;
 use crate::harness::{Answer, Server};
 
 /// Scripts the answers of a turn that computes a sum.
-fn script_sum(server: &Server) {
+pub(super) fn script_sum(server: &Server) {
     server.model.answer(r#"{"intent_type": "calculation", "confidence": 1, "reasoning": "A sum."}"#);
     server.model.next(Answer::Calls(vec![("calculator", json!({ "expression": "1 + 1" }))]));
     server.model.answer(r#"{"formula": "sum", "expression": "1 + 1", "result": 2, "sources": [], "confidence": 1}"#);

@@ -29,6 +29,7 @@ mod stacks;
 mod structure;
 mod tags;
 mod tenants;
+mod turns;
 mod uploads;
 mod users;
 
