@@ -61,8 +61,6 @@ struct ThreadText {
     truncate_to_message_count: Option<u32>,
     /// Maximum credits of the model calls. Default: no bound but that of the profile.
     credit_budget: Option<u64>,
-    /// Images that the caller has uploaded or the thread contains, at most 4.
-    image_ids: Option<Vec<String>>,
 }
 
 /// The behavior of a message while a turn of its thread runs.
@@ -136,7 +134,7 @@ impl ThreadText {
             request_id,
             ..ChatCommand::new(self.text)
         };
-        chat::parse(v1::ChatRequest { image_ids: self.image_ids.unwrap_or_default(), ..chat::encode(&command) })
+        chat::parse(chat::encode(&command))
     }
 }
 
@@ -231,7 +229,6 @@ mod tests {
             (json!({ "text": "a".repeat(limits::USER_TEXT_BYTES + 1) }), "text"),
             (json!({ "text": "a", "credit_budget": 0 }), "credit_budget"),
             (json!({ "text": "a", "mentions": vec![tag; limits::MENTIONS_MAX + 1] }), "mentions"),
-            (json!({ "text": "a", "image_ids": ["x"] }), "image_ids[0]"),
         ] {
             assert_eq!(command(body).unwrap_err().violations[0].field, field);
         }
