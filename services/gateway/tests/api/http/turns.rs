@@ -9,7 +9,7 @@ use super::assistant::script_sum;
 use crate::harness::{Answer, Client, Server};
 
 /// An event of a stream: its name, its id and its data.
-type Received = (String, String, Value);
+type StreamEvent = (String, String, Value);
 
 /// A conversation with the agent of a stack without columns.
 struct Conversation {
@@ -64,7 +64,7 @@ fn script_columns(server: &Server, name: &str) {
 }
 
 /// Returns the events of a stream. Comments are left out.
-fn events(stream: &str) -> Vec<Received> {
+fn events(stream: &str) -> Vec<StreamEvent> {
     let blocks = stream.split("\n\n").filter(|block| block.lines().any(|line| line.starts_with("data: ")));
     blocks
         .map(|block| {
@@ -74,7 +74,7 @@ fn events(stream: &str) -> Vec<Received> {
         .collect()
 }
 
-fn last(stream: &super::Answer) -> Received {
+fn last(stream: &super::Answer) -> StreamEvent {
     assert_eq!(stream.status, 200, "{stream:?}");
     events(&stream.text).pop().unwrap_or_else(|| panic!("{stream:?} has no event"))
 }
