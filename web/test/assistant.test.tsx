@@ -265,6 +265,35 @@ test("a conversation keeps the collection of its newest message until another ch
   await waitFor(() => expect(window.location.search).toBe("?thread=thr_2"));
 });
 
+test("the tool log of a conversation has the input and the output of each call", async () => {
+  const uses = [
+    { callId: "trn_1.1.1", turnId: "trn_1", tool: "calculator", inputJson: '{"expression":"1 + 1"}', output: '"Result: 2"', status: v1.CallStatus.OK, node: "calculation_agent" },
+    { callId: "trn_1.2.1", turnId: "trn_1", tool: HOSTILE, inputJson: "{}", output: "", status: v1.CallStatus.UNSPECIFIED, node: "" },
+  ];
+  const requests: string[] = [];
+  const { user } = renderPage({
+    ...services([], "AnswerResponse", "qa_agent"),
+    thread: {
+      listThreads: () => ({ threads: [{ threadId: "thr_1", title: "Costs" }] }),
+      getThread: () => ({ thread: { threadId: "thr_1" } }),
+      listToolUses: ({ threadId, pageToken }) => {
+        requests.push(`${threadId}:${pageToken}`);
+        return { toolUses: pageToken === "" ? uses.slice(0, 1) : uses.slice(1), nextPageToken: pageToken === "" ? "2" : "" };
+      },
+    },
+  }, "/assistant?thread=thr_1");
+  const button = await screen.findByRole("button", { name: "Tool log" });
+  expect(requests).toEqual([]);
+  await user.click(button);
+  const log = within(await screen.findByRole("region", { name: "Tool log" }));
+  expect(log.getByText("calculator · calculation_agent")).toBeTruthy();
+  expect(log.getByText(/Result: 2/)).toBeTruthy();
+  await user.click(log.getByRole("button", { name: "Load more" }));
+  expect(await log.findByText(HOSTILE)).toBeTruthy();
+  expect(document.querySelector("img[src=x]")).toBeNull();
+  expect(requests).toEqual(["thr_1:", "thr_1:2"]);
+});
+
 test("documents of a conversation are found by name", async () => {
   const chats: v1.ChatRequest[] = [];
   const { user } = renderPage(services(chats, "AnswerResponse", "qa_agent"), "/assistant?about=documents");

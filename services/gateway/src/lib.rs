@@ -27,6 +27,7 @@ mod json_member;
 mod jwt;
 mod layers;
 mod mcp;
+mod message_json;
 mod openapi;
 mod options;
 mod proxy_protocol;

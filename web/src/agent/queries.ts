@@ -7,6 +7,8 @@ import { threadFilter, type Subject } from "./subject.js";
 
 const THREADS_MAX = 50;
 const MESSAGES = 100;
+/** Number of tool calls of a page of the tool log. */
+const TOOL_USES = 50;
 /** Delay between two reads of a thread whose calls wait, because another user or tab may decide, or of the log of a running task. In milliseconds. */
 const WAITING_MS = 4_000;
 
@@ -45,6 +47,17 @@ export function useThread(threadId: string, isLog = false) {
       const open = state.data?.pages[0]?.openTurn;
       return open !== undefined && (isLog || open.status === v1.TurnStatus.AWAITING_APPROVAL) ? WAITING_MS : false;
     },
+  });
+}
+
+/** Returns the pages of the tool log of a thread, the oldest call first. The log is read again with the messages of the thread. */
+export function useToolUses(threadId: string) {
+  const api = useApi();
+  return useInfiniteQuery({
+    queryKey: [...threadKey(threadId), "tool uses"],
+    queryFn: ({ pageParam, signal }) => api.service(v1.ThreadService).listToolUses({ threadId, pageSize: TOOL_USES, pageToken: pageParam }, { signal }),
+    initialPageParam: "",
+    getNextPageParam: (last) => last.nextPageToken || undefined,
   });
 }
 

@@ -3,6 +3,7 @@ import { useCallback, useMemo } from "react";
 import { useSearchParams } from "wouter";
 import { useThreads } from "../agent/queries.js";
 import { ThreadPanel } from "../agent/thread_panel.js";
+import { ToolLog } from "../agent/tool_log.js";
 import { assistantSubject, SCOPE_PARAMETERS, scopeOf, scopeOfMemory, setScope, type Scope } from "./scope.js";
 import { ScopeSelect, ThreadScope } from "./scope_select.js";
 
@@ -25,7 +26,12 @@ export function AssistantView() {
   const header = (threadId: string) => {
     if (threadId === "") return <ScopeSelect scope={chosen} onChange={onChange} />;
     const thread = threads.data?.find((one) => one.threadId === threadId);
-    return thread !== undefined && <ThreadScope documentIds={thread.documentIds} scope={scopeFor(threadId)} onChange={onChange} />;
+    return (
+      <>
+        {thread !== undefined && <ThreadScope documentIds={thread.documentIds} scope={scopeFor(threadId)} onChange={onChange} />}
+        <ToolLog key={threadId} threadId={threadId} />
+      </>
+    );
   };
   return (
     <Stack gap="sm" maw={900}>

@@ -13,12 +13,13 @@ use futures::Stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName};
 use http_body_util::BodyExt as _;
-use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
+use prost_reflect::MessageDescriptor;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
 use super::error::{body, failure};
 use crate::descriptors;
+use crate::message_json::{decode, to_json};
 
 /// Interval of the comments in a stream without events.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -63,10 +64,12 @@ impl Messages {
     async fn next(&mut self) -> Part {
         loop {
             match take_message(&mut self.buffer) {
-                Ok(Some(message)) => match to_json(&self.output, &message) {
-                    Ok(json) => return Part::Message(json),
-                    Err(error) => return Part::End(status::from_error(error)),
-                },
+                Ok(Some(message)) => {
+                    match decode(self.output.clone(), &message).and_then(|message| to_json(&message)) {
+                        Ok(json) => return Part::Message(json),
+                        Err(error) => return Part::End(status::from_error(error)),
+                    }
+                }
                 Ok(None) => {}
                 Err(error) => return Part::End(status::from_error(error)),
             }
@@ -128,18 +131,6 @@ fn take_message(buffer: &mut BytesMut) -> Result<Option<Bytes>> {
     }
     buffer.advance(PREFIX);
     Ok(Some(buffer.split_to(length).freeze()))
-}
-
-/// Returns a message as JSON with the names of the proto files. Fields with their default value are left out.
-fn to_json(descriptor: &MessageDescriptor, message: &[u8]) -> Result<Vec<u8>> {
-    let unreadable =
-        |error: &dyn std::fmt::Display| Error::internal(format!("a response cannot be translated: {error}"));
-    let message = DynamicMessage::decode(descriptor.clone(), message).map_err(|error| unreadable(&error))?;
-    let mut json = Vec::new();
-    let options = SerializeOptions::new().use_proto_field_name(true);
-    let mut serializer = serde_json::Serializer::new(&mut json);
-    message.serialize_with_options(&mut serializer, &options).map_err(|error| unreadable(&error))?;
-    Ok(json)
 }
 
 #[cfg(test)]

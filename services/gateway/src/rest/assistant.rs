@@ -1,11 +1,12 @@
-//! The route of the assistant: a question that is answered when its turn has ended. No client of DocRouter calls it.
+//! The route of the assistant: a question that is answered when its turn has ended, or by the events of the turn. No client of DocRouter
+//! calls it.
 
+use axum::response::IntoResponse as _;
 use folio_history::command::ChatCommand;
 use folio_history::event::EventKind;
 use folio_resources::fields;
 use folio_types::budget::check_credit_budget;
 use folio_types::{Error, Reason, ThreadId, limits};
-use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -15,6 +16,7 @@ use super::endpoint::post;
 use super::extract::{Client, Json};
 use super::reply::Reply;
 use super::routes::{Level, Route, org_path, route};
+use super::turn_events::{TurnAnswer, TurnEvents, closing_event};
 use crate::assistant_question::{Question, typed_answer};
 
 pub(super) fn routes() -> Vec<Route> {
@@ -41,6 +43,8 @@ struct AssistantQuestion {
     model: Option<String>,
     /// Maximum credits of the model calls. Default: no bound.
     credit_budget: Option<u64>,
+    /// True: the answer is a stream of the events of the turn. Default: false.
+    stream: Option<bool>,
 }
 
 /// An answer of the assistant.
@@ -61,36 +65,31 @@ struct AssistantAnswer {
     credits: u64,
 }
 
-async fn ask(client: Client, Json(body): Json<AssistantQuestion>) -> Reply<Json<AssistantAnswer>> {
+async fn ask(client: Client, Json(body): Json<AssistantQuestion>) -> Reply<TurnAnswer<AssistantAnswer>> {
+    let is_stream = body.stream.unwrap_or_default();
     let command = ChatCommand { request_id: client.request_id().cloned(), ..body.command()? };
     require_mentioned(&client, &command.mentions).await?;
-    let mut events = client.bounded(client.run(command).await?);
-    while let Some(event) = events.next().await {
-        let event = event?;
-        match event.kind {
-            EventKind::Completed { text, rounds, usage, .. } => {
-                let (answer_type, answer) =
-                    typed_answer(&rounds).ok_or_else(|| unfinished("it has no typed answer"))?;
-                return Ok(Json(AssistantAnswer {
-                    answer_type: answer_type.to_owned(),
-                    answer: answer.clone(),
-                    text,
-                    thread_id: event.turn.thread.to_string(),
-                    turn_id: event.turn.to_string(),
-                    credits: usage.credits,
-                }));
-            }
-            EventKind::Failed { error, .. } => return Err(error.into()),
-            EventKind::AwaitingApproval { .. } => {
-                return Err(unfinished("a call waits for an approval; see the inbox").into());
-            }
-            EventKind::Cancelled | EventKind::Expired | EventKind::Superseded => {
-                return Err(unfinished("it was ended before its answer").into());
-            }
-            _ => {}
-        }
+    let events = client.run(command).await?;
+    if is_stream {
+        return Ok(TurnAnswer::Events(TurnEvents::new(&client, events).into_response()));
     }
-    Err(Error::unavailable(Reason::NodeLost, "the stream of the turn ended early; repeat the request").into())
+    let event = closing_event(client.bounded(events)).await?;
+    match event.kind {
+        EventKind::Completed { text, rounds, usage, .. } => {
+            let (answer_type, answer) = typed_answer(&rounds).ok_or_else(|| unfinished("it has no typed answer"))?;
+            Ok(TurnAnswer::Result(Box::new(Json(AssistantAnswer {
+                answer_type: answer_type.to_owned(),
+                answer: answer.clone(),
+                text,
+                thread_id: event.turn.thread.to_string(),
+                turn_id: event.turn.to_string(),
+                credits: usage.credits,
+            }))))
+        }
+        EventKind::Failed { error, .. } => Err(error.into()),
+        EventKind::AwaitingApproval { .. } => Err(unfinished("a call waits for an approval; see the inbox").into()),
+        _ => Err(unfinished("it was ended before its answer").into()),
+    }
 }
 
 impl AssistantQuestion {

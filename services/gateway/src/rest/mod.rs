@@ -45,6 +45,8 @@ mod streamed;
 mod structure;
 mod tags;
 mod tool_uses;
+mod turn_events;
+mod turns;
 mod unserved;
 mod upload;
 mod uploads;
@@ -84,6 +86,7 @@ fn resources() -> Vec<Vec<Route>> {
         stack_watch::routes(),
         assistant::routes(),
         tool_uses::routes(),
+        turns::routes(),
         schemas::routes(),
         prompts::routes(),
         models::routes(),

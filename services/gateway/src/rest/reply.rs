@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::endpoint::{Document, DocumentOutput};
 use super::extract::Json;
 use super::failure::Failure;
+use crate::message_json::{ApiMessage, describe, to_json};
 
 /// The result of a handler.
 pub(crate) type Reply<T> = Result<T, Failure>;
@@ -93,6 +94,26 @@ impl<T: Serialize> IntoResponse for Variant<T> {
 impl<T: ToSchema> DocumentOutput for Variant<T> {
     fn document(document: &mut Document) {
         Json::<T>::document(document);
+    }
+}
+
+/// A message of the public API as JSON.
+pub(crate) struct MessageReply<M>(pub(crate) M);
+
+impl<M: ApiMessage> IntoResponse for MessageReply<M> {
+    fn into_response(self) -> Response {
+        match describe(&self.0).and_then(|message| to_json(&message)) {
+            Ok(body) => (StatusCode::OK, [(CONTENT_TYPE, "application/json")], body).into_response(),
+            Err(error) => Failure::from(error).into_response(),
+        }
+    }
+}
+
+impl<M: ApiMessage> DocumentOutput for MessageReply<M> {
+    fn document(document: &mut Document) {
+        // The routes of Connect declare the schemas of all messages.
+        let schema = json!({ "$ref": format!("#/components/schemas/{}", M::NAME) });
+        document.respond(200, "The result.", json!({ "application/json": { "schema": schema } }));
     }
 }
 

@@ -15,6 +15,7 @@ use folio_types::{Error, StackId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::chat::ThreadCreated;
 use super::endpoint::{delete, get, post, put};
 use super::extract::{Client, Id, Json, Query};
 use super::failure::Failure;
@@ -284,13 +285,6 @@ struct ThreadOptions {
     model: Option<String>,
 }
 
-/// A created thread.
-#[derive(Debug, Serialize, ToSchema)]
-struct CreatedThread {
-    /// Identifies the thread.
-    thread_id: String,
-}
-
 async fn create(client: Client, Json(fields): Json<StackFields>) -> Reply<Versioned<StackBody>> {
     let operation = CreateStack {
         members: fields.members()?,
@@ -402,8 +396,7 @@ async fn create_thread(
     client: Client,
     Id(stack_id): Id<StackId>,
     Json(options): Json<ThreadOptions>,
-) -> Reply<Json<CreatedThread>> {
+) -> Reply<Json<ThreadCreated>> {
     let model = fields::optional_word("model", options.model.as_deref().unwrap_or_default())?;
-    let thread = client.run(CreateStackThread { stack_id, model }).await?;
-    Ok(Json(CreatedThread { thread_id: thread.to_string() }))
+    Ok(ThreadCreated::new(&client.run(CreateStackThread { stack_id, model }).await?))
 }

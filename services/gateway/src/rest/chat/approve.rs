@@ -35,7 +35,7 @@ pub(super) struct ApproveBody {
 
 /// A decision on a call.
 #[derive(Debug, Deserialize, ToSchema)]
-struct Approval {
+pub(in crate::rest) struct Approval {
     /// The call.
     call_id: String,
     /// True: the call runs. False: the call is rejected.
@@ -61,7 +61,7 @@ pub(super) async fn approve(
     // A missing turn and one of another document have the same answer.
     visible_thread(&client, &document_id, turn_id.thread.clone()).await.map_err(hidden)?;
     let turn = client.run(GetTurn { turn_id }).await.map_err(hidden)?;
-    let command = validation::parse(validation::encode(&command(&turn, body.approvals)?))?;
+    let command = command(&turn, body.approvals, true).map_err(refused)?;
     let round = command.round.unwrap_or(1);
     match client.run(command).await.map_err(refused)? {
         ApproveAnswer::Reached { closing, round } => turn_result(&client, &closing, round.round).await.map(Json),
@@ -75,11 +75,15 @@ pub(super) async fn approve(
     }
 }
 
-/// Returns the command of decisions on a turn.
+/// Returns the command of decisions on a turn. `reject_undecided`: true if calls that need a decision and are left out are rejected.
 ///
 /// # Errors
-/// Status 422 for an unknown call, 400 if there are no decisions and the turn does not wait.
-fn command(turn: &TurnView, approvals: Vec<Approval>) -> Result<ApproveCommand, Failure> {
+/// Status 422 for an unknown call. `NOT_AWAITING_APPROVAL` if there are no decisions and the turn does not wait.
+pub(in crate::rest) fn command(
+    turn: &TurnView,
+    approvals: Vec<Approval>,
+    reject_undecided: bool,
+) -> Result<ApproveCommand, Failure> {
     let newest = turn.rounds.last().map(|round| round.round);
     let mut decisions: Vec<CallDecision> = Vec::new();
     let mut seen = HashSet::new();
@@ -94,14 +98,16 @@ fn command(turn: &TurnView, approvals: Vec<Approval>) -> Result<ApproveCommand, 
         decisions.push(CallDecision { call, decision: decision(approval), digest: None });
     }
     let waiting = newest.filter(|_| !turn.pending.is_empty());
-    let round = decisions.first().map(|first| first.call.round).or(waiting).ok_or_else(not_found)?;
-    Ok(ApproveCommand {
+    let not_waiting = || Error::precondition(Reason::NotAwaitingApproval, "the turn does not wait for decisions");
+    let round = decisions.first().map(|first| first.call.round).or(waiting).ok_or_else(not_waiting)?;
+    let command = ApproveCommand {
         turn: turn.turn.clone(),
         round: Some(round),
         decisions,
-        reject_undecided: true,
+        reject_undecided,
         continue_auto_approved: true,
-    })
+    };
+    Ok(validation::parse(validation::encode(&command))?)
 }
 
 fn is_call(turn: &TurnView, call: &CallId) -> bool {
@@ -152,7 +158,7 @@ mod tests {
 
     fn decided(body: Value) -> Result<ApproveCommand, Failure> {
         let body = json!({ "turn_id": turn(), "approvals": body });
-        command(&waiting(), serde_json::from_value::<ApproveBody>(body).unwrap().approvals)
+        command(&waiting(), serde_json::from_value::<ApproveBody>(body).unwrap().approvals, true)
     }
 
     #[test]
@@ -167,7 +173,7 @@ mod tests {
     }
 
     fn command_of_nothing(turn: &TurnView) -> String {
-        command(turn, Vec::new()).unwrap_err().message().to_owned()
+        refused(command(turn, Vec::new(), true).unwrap_err()).message().to_owned()
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use folio_history::command::{ChatCommand, IfBusy, IfPending};
 use folio_history::journal::Mention;
 use folio_proto::{chat, fields};
+use folio_resources::CollectionId;
 use folio_types::message::Message;
 use folio_types::{DocumentId, Error, PromptRevId, SchemaRevId, TagId, ThreadId, limits};
 use serde::Deserialize;
@@ -19,7 +20,7 @@ pub(super) struct ChatBody {
     /// The conversation so far. The last message of the user is the new one. With `thread_id`, the stored messages count instead of
     /// the earlier ones.
     pub(super) messages: Vec<ChatMessage>,
-    /// Schemas, prompts and tags that the message names.
+    /// Schemas, prompts, tags and collections that the message names.
     #[serde(default)]
     #[schema(value_type = Vec<MentionBody>)]
     pub(super) mentions: Option<Vec<MentionBody>>,
@@ -65,7 +66,7 @@ enum ChatRole {
 
 /// A resource that a message names.
 #[derive(Debug, Deserialize, ToSchema)]
-pub(super) struct MentionBody {
+pub(in crate::rest) struct MentionBody {
     /// The kind of the resource.
     r#type: MentionKind,
     /// The id: of a version for schemas and prompts.
@@ -78,17 +79,19 @@ enum MentionKind {
     Schema,
     Prompt,
     Tag,
+    Collection,
 }
 
 impl MentionBody {
     /// Error: `NOT_FOUND` if the id is malformed.
-    fn parse(&self) -> Result<Mention, Error> {
+    pub(in crate::rest) fn parse(&self) -> Result<Mention, Error> {
         let id = self.id.as_str();
         let missing = |kind: &'static str| move |_: Error| Error::not_found(kind, "of a mention");
         Ok(match self.r#type {
             MentionKind::Schema => Mention::Schema(id.parse::<SchemaRevId>().map_err(missing("schema"))?),
             MentionKind::Prompt => Mention::Prompt(id.parse::<PromptRevId>().map_err(missing("prompt"))?),
             MentionKind::Tag => Mention::Tag(id.parse::<TagId>().map_err(missing("tag"))?),
+            MentionKind::Collection => Mention::Collection(id.parse::<CollectionId>().map_err(missing("collection"))?),
         })
     }
 }

@@ -31,8 +31,12 @@ use super::failure::Failure;
 use super::models::chosen;
 use super::reply::Reply;
 use super::routes::{Level, Route, org_path, route};
+use super::turn_events::{LastEvent, TurnAnswer};
+pub(super) use approve::{Approval, command as approve_command};
 use body::ChatBody;
-use stream::{Chatted, LastEvent};
+pub(super) use body::MentionBody;
+use result::TurnResult;
+pub(super) use threads::ThreadCreated;
 
 const THREADS: &str = org_path!("/documents/{document_id}/chat/threads");
 const THREAD: &str = org_path!("/documents/{document_id}/chat/threads/{thread_id}");
@@ -63,7 +67,7 @@ async fn chat(
     Id(document_id): Id<DocumentId>,
     last_event: LastEvent,
     Json(body): Json<ChatBody>,
-) -> Reply<Chatted> {
+) -> Reply<TurnAnswer<TurnResult>> {
     require_document(&client, &document_id).await?;
     let thread = match body.thread_id.as_deref().filter(|id| !id.is_empty()) {
         Some(id) => Some(own_thread(&client, &document_id, parse_thread(id)?).await?.thread.id),

@@ -63,8 +63,14 @@ pub(super) struct ThreadFields {
 
 /// The id of a new thread.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct ThreadCreated {
+pub(in crate::rest) struct ThreadCreated {
     thread_id: String,
+}
+
+impl ThreadCreated {
+    pub(in crate::rest) fn new(id: &ThreadId) -> Json<Self> {
+        Json(Self { thread_id: id.to_string() })
+    }
 }
 
 /// The outcome of the deletion.
@@ -183,7 +189,7 @@ pub(super) async fn create(
         ..CreateThreadCommand::default()
     };
     let command = validation::create(&validation::encode_create(&command))?;
-    Ok(Json(ThreadCreated { thread_id: client.run(command).await?.id.to_string() }))
+    Ok(ThreadCreated::new(&client.run(command).await?.id))
 }
 
 pub(super) async fn find(

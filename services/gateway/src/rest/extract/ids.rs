@@ -8,7 +8,7 @@ use folio_operations::PromptRef;
 use folio_resources::{CollectionId, DictionaryEntryId, DictionaryQuestionId};
 use folio_types::{
     DocumentId, Error, MessageImageId, OrgId, PromptId, PromptRevId, SchemaId, SchemaRevId, StackId, TagId, ThreadId,
-    TokenId, UserId,
+    TokenId, TurnId, UserId,
 };
 use http::request::Parts;
 use serde_json::json;
@@ -32,7 +32,7 @@ macro_rules! path_ids {
 }
 path_ids! {
     DocumentId: "document", MessageImageId: "message image", PromptId: "prompt", PromptRevId: "prompt", SchemaId: "schema", SchemaRevId: "schema",
-    CollectionId: "collection", DictionaryEntryId: "dictionary_entry", DictionaryQuestionId: "dictionary_question", StackId: "stack", TagId: "tag", ThreadId: "thread", TokenId: "token", UserId: "user", PromptRef: "prompt", OrgId: "organization",
+    CollectionId: "collection", DictionaryEntryId: "dictionary_entry", DictionaryQuestionId: "dictionary_question", StackId: "stack", TagId: "tag", ThreadId: "thread", TokenId: "token", TurnId: "turn", UserId: "user", PromptRef: "prompt", OrgId: "organization",
 }
 
 /// The ids of the path after the organization: `Id<TagId>`, or `Id<(DocumentId, ThreadId)>`. A malformed id is answered like

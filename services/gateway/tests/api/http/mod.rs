@@ -30,6 +30,7 @@ mod stacks;
 mod structure;
 mod tags;
 mod tenants;
+mod turns;
 mod uploads;
 mod users;
 

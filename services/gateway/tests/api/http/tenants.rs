@@ -30,6 +30,10 @@ impl Tenant {
         let threads = format!("/v0/orgs/{org}/documents/{document}/chat/threads");
         let http = Http::new(server, &admin);
         let thread = http.json(Method::POST, &threads, &json!({})).await.json()["thread_id"].clone();
+        server.model.answer("Hello.");
+        let hello = json!({ "text": "Hello" });
+        let messages = format!("/v0/orgs/{org}/threads/{}/messages", thread.as_str().unwrap());
+        assert_eq!(http.json(Method::POST, &messages, &hello).await.status, 200);
         let token = Token::generate(&org, &System);
         server.store_token(&token, record(&token, &admin.user, Role::Admin)).await;
         let request = json!({ "token": { "name": "same", "role": "ROLE_ADMIN" } });
@@ -55,6 +59,7 @@ impl Tenant {
             ("stack", text(stack)),
             ("prompt", prompt.split('.').next().unwrap().to_owned()),
             ("schema", schema),
+            ("turn", format!("{}.1", thread.as_str().unwrap())),
             ("thread", text(thread)),
             ("image", text(image)),
             ("token", token.id().to_string()),
@@ -92,6 +97,7 @@ impl Tenant {
 fn missing_ids() -> Ids {
     let mut ids = missing();
     ids.insert("account_token", ids["token"].clone());
+    ids.insert("turn", format!("{}.1", ids["thread"]));
     ids
 }
 
@@ -135,7 +141,7 @@ fn body(route: &RestRoute, number: usize) -> Value {
     let name = format!("other {number}");
     json!({
         "name": name, "document_name": name, "updated_llm_result": {}, "content": "Read.", "lifetime": 1, "data": {},
-        "messages": [{ "role": "user", "content": "hello" }], "turn_id": "unknown", "approvals": [],
+        "messages": [{ "role": "user", "content": "hello" }], "turn_id": "unknown", "approvals": [], "text": "hello",
         "term": name, "expansion": "a meaning", "query": "total", "columns": [{ "name": name, "type": "text" }],
         "column": "Total", "value": 1, "decision": "approve", "key_columns": ["Total"],
         "aggregates": [{ "function": "count" }],
