@@ -76,7 +76,7 @@ pub struct Hit {
     pub generation: u64,
     /// Position of the passage in the document.
     pub number: u32,
-    /// Sum over the parts of `1 / (60 + rank)`.
+    /// The fused score of [`crate::fuse`]: at most `2 / 61`.
     pub score: f64,
     /// None: not among the candidates of the part.
     pub lexical: Option<PartScore>,

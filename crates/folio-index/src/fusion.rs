@@ -1,4 +1,4 @@
-//! Reciprocal rank fusion: joins rankings whose scores cannot be compared.
+//! Weighted reciprocal rank fusion: joins rankings whose scores cannot be compared.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,8 @@ pub type Ranking = Vec<(PassageKey, f32)>;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranked<K> {
     pub key: K,
-    /// Sum over the parts of `1 / (60 + rank)`.
+    /// `weight / (60 + rank)` of the lexical part and `1 / (60 + rank)` of the dense part. The weight is the lexical score relative to
+    /// the best one.
     pub score: f64,
     pub lexical: Option<PartScore>,
     pub dense: Option<PartScore>,
@@ -34,6 +35,10 @@ pub struct Ranked<K> {
 
 /// Joins two rankings, best first, each a list of different keys with scores. Returns the best `limit` keys. Equal
 /// fused scores are in the order of the keys.
+///
+/// A question usually shares some frequent words with many passages. Their lexical ranks follow each other, but their BM25 scores are
+/// far below that of a passage with a rare word such as a code, so a lexical rank counts with the score relative to the best one.
+/// Cosines of an embedding model are all similar, so that dense ranks have no weight.
 pub fn fuse<K: Ord + Clone>(lexical: &[(K, f32)], dense: &[(K, f32)], limit: usize) -> Vec<Ranked<K>> {
     let mut parts: BTreeMap<K, [Option<PartScore>; 2]> = BTreeMap::new();
     for (part, ranking) in [lexical, dense].into_iter().enumerate() {
@@ -44,9 +49,12 @@ pub fn fuse<K: Ord + Clone>(lexical: &[(K, f32)], dense: &[(K, f32)], limit: usi
             }
         }
     }
-    let contribution = |part: PartScore| 1.0 / f64::from(RRF_K.saturating_add(part.rank));
+    let best = lexical.first().map_or(0.0, |(_, score)| f64::from(*score));
+    let weight = |part: &PartScore| if best > 0.0 { (f64::from(part.score) / best).clamp(0.0, 1.0) } else { 1.0 };
+    let contribution = |part: PartScore, weight: f64| weight / f64::from(RRF_K.saturating_add(part.rank));
     let ranked = parts.into_iter().map(|(key, [lexical, dense])| {
-        let score = [lexical, dense].into_iter().flatten().map(contribution).sum();
+        let score = lexical.map_or(0.0, |part| contribution(part, weight(&part)))
+            + dense.map_or(0.0, |part| contribution(part, 1.0));
         Ranked { key, score, lexical, dense }
     });
     let mut ranked: Vec<_> = ranked.collect();
@@ -97,11 +105,22 @@ mod tests {
         let lexical = [(1, 9.0), (2, 8.0), (3, 7.0)];
         let dense = [(4, 0.9), (3, 0.8), (5, 0.1)];
         let fused = fuse(&lexical, &dense, 10);
-        assert_eq!(keys(&fused), [3, 1, 4, 2, 5]);
+        assert_eq!(keys(&fused), [3, 1, 4, 5, 2]);
         assert_eq!(fused[0].lexical, Some(PartScore { rank: 3, score: 7.0 }));
         assert_eq!(fused[0].dense, Some(PartScore { rank: 2, score: 0.8 }));
-        assert!((fused[0].score - (1.0 / 63.0 + 1.0 / 62.0)).abs() < 1e-12);
+        assert!((fused[0].score - (7.0 / 9.0 / 63.0 + 1.0 / 62.0)).abs() < 1e-12);
         assert_eq!(fused[1].dense, None);
+    }
+
+    #[test]
+    fn a_passage_with_a_rare_word_precedes_passages_with_frequent_words() {
+        // Passage 1 contains the code of the question; the vectors prefer others, which share its frequent words.
+        let lexical = [(1, 6.0), (2, 1.2), (3, 1.1)];
+        let dense = [(2, 0.91), (3, 0.9), (4, 0.9), (5, 0.89), (1, 0.88)];
+        assert_eq!(keys(&fuse(&lexical, &dense, 2)), [1, 2]);
+        // Without a rare word all passages have similar scores, which keep their ranks.
+        let lexical = [(1, 1.3), (2, 1.29), (3, 1.2)];
+        assert_eq!(keys(&fuse(&lexical, &dense, 1)), [2]);
     }
 
     #[test]

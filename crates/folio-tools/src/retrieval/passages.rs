@@ -173,7 +173,7 @@ pub struct FoundPassage {
     pub language: Option<String>,
     /// Metadata of the document, and the position of the passage. A key may be repeated.
     pub metadata_pairs: Vec<(String, String)>,
-    /// The relevance if the passage was reranked, otherwise the sum over the parts of `1 / (60 + rank)`.
+    /// The relevance if the passage was reranked, otherwise the fused score of both parts, at most `2 / 61`.
     pub score: f64,
     /// None: not among the candidates of the part.
     pub lexical: Option<PassageRank>,
