@@ -24,7 +24,7 @@ pub async fn part_of_item(resources: &ToolResources, job: &JobHeader, item: u32)
 /// interrupted continues with its part, also outside of an attempt.
 ///
 /// # Errors
-/// That of the outcome; otherwise `STORE_UNAVAILABLE`: the next attempt finds the outcome and returns the part.
+/// The error of the outcome, otherwise `STORE_UNAVAILABLE`: then the next attempt finds the outcome and returns the part.
 pub async fn return_part_of_item<T>(
     resources: &ToolResources,
     job: &JobHeader,
