@@ -194,7 +194,7 @@ impl CheckedRow {
             }
         }
         let message = format!("the entry of {:?} was changed concurrently; import the row again", self.new.term);
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 
     fn deciding_write(

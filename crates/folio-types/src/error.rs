@@ -280,6 +280,11 @@ impl Error {
         Self::new(Code::Unavailable, reason, message)
     }
 
+    /// Creates the `ABORTED` error for a write that a concurrent change or another process has prevented.
+    pub fn version_conflict(message: impl Into<String>) -> Self {
+        Self::new(Code::Aborted, Reason::VersionConflict, message)
+    }
+
     /// Creates a `RESOURCE_EXHAUSTED` error.
     pub fn exhausted(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(Code::ResourceExhausted, reason, message)
@@ -360,6 +365,7 @@ mod tests {
         assert_eq!(Error::internal("text").reason, Reason::Internal);
         let conflict = Error::request_id_conflict();
         assert_eq!((conflict.code, conflict.reason), (Code::AlreadyExists, Reason::RequestIdConflict));
+        assert_eq!(Error::version_conflict("text"), Error::new(Code::Aborted, Reason::VersionConflict, "text"));
         let field = Error::invalid_field("name", "is too long");
         assert_eq!((field.reason, field.message.as_str()), (Reason::InvalidField, "name: is too long"));
         let violation = FieldViolation { field: "name".to_owned(), description: "is too long".to_owned() };

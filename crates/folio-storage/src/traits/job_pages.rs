@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use folio_history::job::{JobHeader, JobPage};
-use folio_types::{Code, Error, JobId, OrgId, Reason, Result};
+use folio_types::{Error, JobId, OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::{ConditionalRow, RowStore};
@@ -108,6 +108,6 @@ impl JobPageStore {
             }
         }
         let message = format!("too many concurrent changes of a page of the job {}; retry", header.id);
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 }

@@ -222,6 +222,6 @@ impl MessageImageStore {
             }
         }
         let message = "too many concurrent changes of the threads of an image; retry";
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 }

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use folio_types::{Code, Digest, DocumentId, Error, JobId, OrgId, Reason, Result};
+use folio_types::{Digest, DocumentId, Error, JobId, OrgId, Reason, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::{ConditionalRow, RowStore};
@@ -108,7 +108,7 @@ fn check(head: &PassageHead, passages: &[StoredPassage]) -> Result<()> {
 
 fn too_many_writes(document: &DocumentId) -> Error {
     let message = format!("too many concurrent writes of the passages of {document}; retry");
-    Error::new(Code::Aborted, Reason::VersionConflict, message)
+    Error::version_conflict(message)
 }
 
 impl PassageStore {
