@@ -322,6 +322,16 @@ fn with_review(columns: &[&'static str], rows: &[Value]) -> Vec<&'static str> {
     columns.iter().copied().chain(is_pending.then_some("review")).collect()
 }
 
+/// Returns the names of the fields that are set.
+fn set_fields(fields: &[(&'static str, bool)]) -> Vec<&'static str> {
+    fields.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect()
+}
+
+/// Returns the mask of an update of the named fields.
+fn update_mask(fields: &[&str]) -> Option<prost_types::FieldMask> {
+    Some(prost_types::FieldMask { paths: fields.iter().map(|name| (*name).to_owned()).collect() })
+}
+
 /// Returns the result of a deletion.
 fn deleted(id: &str) -> View {
     View::one(serde_json::json!({ "deleted": id }))

@@ -6,14 +6,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 use folio_client::Update;
 use folio_proto::v1;
 use folio_resources::NewColumn;
-use prost_types::FieldMask;
 use serde_json::{Map, Value, json};
 use v1::watch_table_response::Change;
 
 use super::job::word;
 use super::output::{Format, View};
 use super::stack::{self, COLUMNS_BYTES, Row};
-use super::{DataArguments, parsed, present, read_text, stack_text, tag, time};
+use super::{DataArguments, parsed, present, read_text, stack_text, tag, time, update_mask};
 use crate::client::{Client, RECONNECTING, answer, explain_error};
 use crate::names;
 use crate::terminal::{note, stdout_closed, write_stdout};
@@ -103,11 +102,7 @@ pub(super) async fn update(changes: Changes) -> Result<()> {
 async fn change(client: &Client, changes: &Changes) -> Result<View> {
     let (stack, paths) = changed(client, changes).await?;
     ensure!(!paths.is_empty(), "nothing to change; folio stack update --help lists the options");
-    let request = v1::UpdateStackRequest {
-        stack: Some(stack),
-        update_mask: Some(FieldMask { paths: paths.into_iter().map(str::to_owned).collect() }),
-        ..Default::default()
-    };
+    let request = v1::UpdateStackRequest { stack: Some(stack), update_mask: update_mask(&paths), ..Default::default() };
     Ok(stack_text::view(&present(answer(client.stacks().update_stack(request)).await?.stack)?))
 }
 
