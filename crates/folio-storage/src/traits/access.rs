@@ -19,14 +19,8 @@ pub fn quota_exceeded(what: &str, limit: impl Display) -> Error {
 }
 
 /// Members of organizations, and the last uses of their tokens. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct AccessStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for AccessStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AccessStore")
-    }
-}
 
 impl AccessStore {
     pub fn new(rows: Arc<dyn RowStore>) -> Self {

@@ -18,14 +18,8 @@ use crate::value::{Stored, UserOrganization, decode, encode};
 pub const USER_ORGANIZATIONS_MAX: usize = 1_000;
 
 /// The sessions and organizations of users. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct AccountStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for AccountStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AccountStore")
-    }
-}
 
 fn group<T: Stored>(user: &UserId) -> String {
     format!("{}/{user}", T::KIND)

@@ -32,14 +32,8 @@ fn number_of(root: &BudgetRoot) -> u32 {
 }
 
 /// The budgets of organizations. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct BudgetStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for BudgetStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BudgetStore")
-    }
-}
 
 impl BudgetStore {
     pub fn new(rows: Arc<dyn RowStore>) -> Self {

@@ -15,14 +15,8 @@ const ATTEMPTS: usize = 8;
 const WRITES_AT_ONCE: usize = 16;
 
 /// The pages of jobs, except the page in the header. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct JobPageStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for JobPageStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("JobPageStore")
-    }
-}
 
 fn group(job: &JobId) -> String {
     format!("{}/{job}", JobPage::KIND)

@@ -53,14 +53,8 @@ pub enum PassagesWritten {
 }
 
 /// Passages of organizations. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct PassageStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for PassageStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PassageStore")
-    }
-}
 
 /// Returns the bucket of a document's head: the first two digits of the digest of its id.
 fn bucket_of(document: &DocumentId) -> u8 {
