@@ -280,7 +280,7 @@ impl Error {
         Self::new(Code::Unavailable, reason, message)
     }
 
-    /// Creates the `ABORTED` error for a write that a concurrent change or another process has prevented.
+    /// Creates the `ABORTED` error for a request that a concurrent change has prevented.
     pub fn version_conflict(message: impl Into<String>) -> Self {
         Self::new(Code::Aborted, Reason::VersionConflict, message)
     }
