@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn an_error_of_a_store_ends_the_import() {
-        assert!(!is_of_row(&Error::new(Code::Unavailable, Reason::StoreUnavailable, "down")));
+        assert!(!is_of_row(&Error::unavailable(Reason::StoreUnavailable, "down")));
         assert!(is_of_row(&Error::not_found("document", "doc_1")));
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use folio_resources::Session;
-use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, TokenId, UserId};
+use folio_types::{Error, OrgId, Reason, Result, Timestamp, TokenId, UserId};
 
 use super::RowStore;
 use crate::value::{Stored, UserOrganization, decode, encode};
@@ -79,7 +79,7 @@ impl AccountStore {
         if stored.len() >= USER_ORGANIZATIONS_MAX {
             let message =
                 format!("a user belongs to at most {USER_ORGANIZATIONS_MAX} organizations, including left ones");
-            return Err(Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, message));
+            return Err(Error::exhausted(Reason::QuotaExceeded, message));
         }
         let row = encode(&UserOrganization { org: org.clone() })?;
         self.0.put(&OrgId::platform(), &group::<UserOrganization>(user), org.as_str(), row).await
