@@ -17,6 +17,7 @@ pub mod log;
 pub mod memory;
 pub mod outage;
 mod passages;
+pub mod program;
 pub mod refusals;
 pub mod report;
 pub mod run;

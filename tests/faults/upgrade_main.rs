@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use folio_tests::faults::program::finish;
 use folio_tests::faults::upgrade::{Plan, run};
 use folio_tests::harness::process::binary;
 
@@ -26,6 +27,5 @@ async fn main() -> anyhow::Result<ExitCode> {
     let Arguments { old, seed, approvals } = Arguments::parse();
     let plan = Plan { seed: seed.unwrap_or_else(rand::random), old, new: binary("folio"), approvals };
     let report = run(plan).await?;
-    println!("{report}");
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(finish(&report, report.is_clean()))
 }

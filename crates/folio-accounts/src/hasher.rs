@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use folio_permits::{Amount, Bounds, Permits};
 use folio_resources::PasswordHash;
-use folio_types::{Code, Environment, Error, Reason, Result};
+use folio_types::{Environment, Error, Reason, Result};
 use tokio::time::Instant;
 
 use crate::Password;
@@ -79,7 +79,7 @@ impl PasswordHasher {
         let (argon2, password, is_known) = (self.argon2.clone(), password.clone(), stored.is_some());
         let hash = stored.unwrap_or(&self.unknown).clone();
         let is_equal = self.compute(client, move || {
-            let unreadable = |_| Error::new(Code::DataLoss, Reason::StoredFormat, "a hash of a password is unreadable");
+            let unreadable = |_| Error::stored_format("a hash of a password is unreadable");
             let parsed = Phc::new(hash.reveal()).map_err(unreadable)?;
             match argon2.verify_password(password.reveal().as_bytes(), &parsed) {
                 Ok(()) => Ok(true),

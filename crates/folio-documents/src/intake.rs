@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use folio_resources::{Document, DocumentChange, DocumentPart, PartBudget, RefusedPart, part_name, part_path};
 use folio_storage::Stores;
 use folio_types::op::{Expected, OpState, Write, WriteOutcome};
-use folio_types::{Code, DocumentId, Environment, Error, OrgId, Reason, Result, limits};
+use folio_types::{DocumentId, Environment, Error, OrgId, Result, limits};
 
 use crate::ingest::attempts::disk;
 use crate::part_upload::{NewPart, PartOutcome};
@@ -198,7 +198,7 @@ pub(crate) async fn record_refused(
         }
     }
     let message = "the document changed while its refused parts were recorded";
-    Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+    Err(Error::version_conflict(message))
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ impl Uploader {
             }
         }
         let message = format!("{REQUESTS_MAX} attempts to create the document failed; upload the part");
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 
     /// Returns true if a request created the document, which may be deleted since.

@@ -24,6 +24,7 @@ mod workbook;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use folio_resources::{CellPosition, ImageFormat, PageImage, WordBoxes};
@@ -321,4 +322,20 @@ impl Output {
     fn refused(&mut self, reason: impl Into<String>) -> io::Result<()> {
         self.line(&Line::Refused { reason: reason.into() })
     }
+
+    /// Writes a line and the bytes of an image, or [`Line::Refused`] with the reason.
+    fn image(&mut self, made: Result<(Line, Vec<u8>), String>) -> io::Result<()> {
+        match made {
+            Ok((line, bytes)) => {
+                self.line(&line)?;
+                self.out.write_all(&bytes)
+            }
+            Err(reason) => self.refused(reason),
+        }
+    }
+}
+
+/// Returns the result of the libraries that read a file, or the reason `damaged` if the file is malformed and a library panics.
+fn caught<T>(damaged: &str, read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(damaged.to_owned()))
 }

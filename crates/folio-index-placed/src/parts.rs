@@ -180,7 +180,7 @@ impl Staged {
 
 fn incomplete() -> Error {
     let message = "a part of a write of the index of passages is missing; repeat the write";
-    Error::new(folio_types::Code::Aborted, Reason::VersionConflict, message)
+    Error::version_conflict(message)
 }
 
 #[cfg(test)]

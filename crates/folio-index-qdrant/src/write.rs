@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use folio_index::{IndexState, IndexedDocument, Passage, Written};
-use folio_types::{Code, DocumentId, Error, OrgId, Reason};
+use folio_types::{DocumentId, Error, OrgId};
 
 use crate::client::Failure;
 use crate::collection::{Condition, dense_name};
@@ -127,7 +127,7 @@ impl QdrantIndex {
             wait = wait.saturating_mul(2);
         }
         let message = "other writes change the same documents of the index; repeat the request later";
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message).into())
+        Err(Error::version_conflict(message).into())
     }
 
     async fn attempt<'a>(

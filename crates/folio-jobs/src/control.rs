@@ -8,7 +8,7 @@ use folio_history::job::{
 use folio_storage::{JobPageStore, JobRecordStore, Stores, create_job};
 use folio_types::limits::JOB_PAGE_ITEMS;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Code, Environment, Error, JobId, OrgId, Principal, Reason, Result};
+use folio_types::{Environment, Error, JobId, OrgId, Principal, Reason, Result};
 use serde_json::Value;
 
 use crate::hints::JobHints;
@@ -120,7 +120,7 @@ impl JobControl {
             }
         }
         let message = format!("the job {id} was changed concurrently too often; retry");
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 
     /// Repeats a write whose result is unknown once. The store executes it once.

@@ -23,7 +23,7 @@ use folio_tools::ingestion::{
     document_summaries, summarize,
 };
 use folio_tools::{ToolResources, document_dictionary};
-use folio_types::{Code, DocumentId, Error, Principal, Reason, Result, Role, ThreadId, UserId};
+use folio_types::{DocumentId, Error, Principal, Reason, Result, Role, ThreadId, UserId};
 
 use crate::ingest::{IngestRequest, Ingested, divide, ingest, ingest_chunks};
 use crate::knowledge::Knowledge;
@@ -193,7 +193,7 @@ impl PassageIngester for Knowledge {
         };
         match ingest_chunks(&knowledge, request, Some((chunks, generation))).await? {
             Ingested::Live(head) => Ok(head.passages),
-            Ingested::Skipped(reason) => Err(Error::new(Code::Aborted, Reason::VersionConflict, reason)),
+            Ingested::Skipped(reason) => Err(Error::version_conflict(reason)),
         }
     }
 }

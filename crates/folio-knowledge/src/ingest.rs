@@ -20,7 +20,7 @@ use folio_storage::PassagesWritten;
 use folio_storage::value::{PassageHead, ServingSpace, StoredPassage, StoredSegment};
 use folio_tools::dictionary_entries;
 use folio_tools::ingestion::{ChunkOverrides, GeneratedChunks};
-use folio_types::{Code, DocumentId, Environment, Error, OrgId, Reason, Result, Timestamp, UserId};
+use folio_types::{DocumentId, Environment, Error, OrgId, Reason, Result, Timestamp, UserId};
 use tokio::task::JoinError;
 
 use crate::dictionary::relevant_terms;
@@ -226,7 +226,7 @@ fn random_part(environment: &dyn Environment) -> u64 {
 /// Returns the error for a document that was changed while it was ingested.
 fn changed(document: &DocumentId) -> Error {
     let message = format!("{document} was changed while its passages were made; retry");
-    Error::new(Code::Aborted, Reason::VersionConflict, message)
+    Error::version_conflict(message)
 }
 
 /// Returns true if passages of the one version of a document are also those of the other.

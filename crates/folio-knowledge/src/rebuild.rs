@@ -18,7 +18,7 @@ use folio_jobs::{ItemTask, JobKind};
 use folio_resources::Document;
 use folio_storage::value::PassageHead;
 use folio_storage::{create_job, hint_job};
-use folio_types::{Code, DocumentId, Error, JobId, OrgId, Principal, Reason, Result, Role, Timestamp, UserId};
+use folio_types::{DocumentId, Error, JobId, OrgId, Principal, Reason, Result, Role, Timestamp, UserId};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ pub async fn rebuild(knowledge: &Knowledge, org: &OrgId) -> Result<usize> {
     }
     if let Written::NotUsable(state) = knowledge.index.finish_rebuild(org, number).await? {
         let message = format!("another process changed the index of passages ({state:?}) while it was rebuilt; retry");
-        return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+        return Err(Error::version_conflict(message));
     }
     tracing::info!(%org, documents = written, "the index of passages is complete");
     Ok(written)

@@ -9,7 +9,7 @@ use folio_passages::{Block, Section, Span, TableRow};
 use folio_resources::{Document, Outline, SectionId, Table, TextId, TextPosition, words};
 use folio_storage::Stores;
 use folio_tools::sections::OutlineCache;
-use folio_types::{Code, Error, Reason, Result};
+use folio_types::{Error, Reason, Result};
 
 /// Pages per read of the store.
 const PAGES_AT_ONCE: u32 = 20;
@@ -59,7 +59,7 @@ pub(crate) async fn read(stores: &Stores, outlines: &OutlineCache, document: &Do
     let found = stores.of::<Document>().get(org, &document.id).await?;
     if found.is_none_or(|found| found.text_generation != document.text_generation) {
         let message = format!("the text of {} was extracted again meanwhile; retry", document.id);
-        return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+        return Err(Error::version_conflict(message));
     }
     // Dividing a long text would block the other tasks of the thread.
     let divided = tokio::task::spawn_blocking(move || sections(&text, &outline, &pages)).await;

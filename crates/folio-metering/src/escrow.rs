@@ -12,7 +12,7 @@ use folio_credit::{
     Account, AccountChange, AccountChangeOutcome, AccountEntry, Grant, InsufficientCredit, LedgerRow, OpenBlock,
 };
 use folio_storage::{Charged, CreditStore, UsageRecord, UsageStore};
-use folio_types::{BlockId, Code, Environment, Error, GrantId, Incarnation, OrgId, Reason, Result, Timestamp, UserId};
+use folio_types::{BlockId, Environment, Error, GrantId, Incarnation, OrgId, Reason, Result, Timestamp, UserId};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 /// Maximum attempts of a compare-and-set on the account.
@@ -83,7 +83,7 @@ impl Escrow {
             }
         }
         let message = "too many concurrent changes of the credit account; retry";
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message).retry_after(Duration::from_millis(100)))
+        Err(Error::version_conflict(message).retry_after(Duration::from_millis(100)))
     }
 
     /// Adds a grant. Idempotent by the id of the grant.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_credit::{Account, LedgerRow, ReserveOutcome};
 use folio_storage::Stores;
-use folio_types::{BlockId, Code, Environment, Error, OrgId, Reason, Result, Timestamp, UnknownFields};
+use folio_types::{BlockId, Environment, Error, OrgId, Reason, Result, Timestamp, UnknownFields};
 use ractor::{Actor, ActorId, ActorRef};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -185,7 +185,7 @@ impl CreditMeter {
             ReserveOutcome::Exists(_) => {
                 covered.unused();
                 let message = format!("a model call with the key {} already exists", call.key);
-                Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+                Err(Error::version_conflict(message))
             }
         }
     }

@@ -194,7 +194,7 @@ impl CheckedRow {
             }
         }
         let message = format!("the entry of {:?} was changed concurrently; import the row again", self.new.term);
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 
     fn deciding_write(
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn an_error_of_a_store_ends_the_import() {
-        assert!(!is_of_row(&Error::new(Code::Unavailable, Reason::StoreUnavailable, "down")));
+        assert!(!is_of_row(&Error::unavailable(Reason::StoreUnavailable, "down")));
         assert!(is_of_row(&Error::not_found("document", "doc_1")));
     }
 }

@@ -7,7 +7,7 @@ use folio_resources::{
 };
 use folio_types::op::{Expected, OpState, WriteOutcome};
 use folio_types::page::PageRequest;
-use folio_types::{Code, DocumentId, Error, Etag, Reason, Result, Role, Timestamp, limits};
+use folio_types::{DocumentId, Error, Etag, Reason, Result, Role, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -180,7 +180,7 @@ async fn set_meaning(
         }
     }
     let message = format!("the entry of {:?} was changed concurrently; retry", question.term);
-    Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+    Err(Error::version_conflict(message))
 }
 
 /// Makes the same decision on the other open questions about the term, of other documents.

@@ -16,7 +16,7 @@ use folio_tools::extraction::check_ready;
 use folio_tools::links;
 use folio_types::access::Scope;
 use folio_types::budget::check_credit_budget;
-use folio_types::{BlobKey, Code, DocumentId, Error, Etag, OrgId, Reason, Result, Secret, TagId, limits};
+use folio_types::{BlobKey, DocumentId, Error, Etag, OrgId, Result, Secret, TagId, limits};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use serde::Serialize;
@@ -445,7 +445,7 @@ pub(crate) async fn rendition(context: &Context, document: &Document, rendition:
     // A deletion of the document removes its renditions.
     context.find::<Document>(&document.id).await?;
     let message = "the text of the document was extracted again meanwhile; retry";
-    Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+    Err(Error::version_conflict(message))
 }
 
 /// Reads the text of a document again.

@@ -14,7 +14,7 @@ use folio_storage::quota_exceeded;
 use folio_tools::mcp::OfferedTool;
 use folio_types::access::Scope;
 use folio_types::page::PageRequest;
-use folio_types::{Code, Digest, Error, Etag, Reason, Result, Role, Secret, limits};
+use folio_types::{Digest, Error, Etag, Reason, Result, Role, Secret, limits};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -341,7 +341,7 @@ async fn offered(context: &Context, server: &McpServer) -> Result<Vec<OfferedToo
     let _permit = context.model_endpoint_permit()?;
     context.mcp().tools(server).await.map_err(|failure| {
         let message = format!("MCP server {} cannot be read: {}", server.name, failure.problem());
-        Error::new(Code::FailedPrecondition, Reason::McpServerFailed, message)
+        Error::precondition(Reason::McpServerFailed, message)
     })
 }
 

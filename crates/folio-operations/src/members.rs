@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use folio_resources::{Member, MemberChange, MemberWrite, User};
 use folio_types::page::Order;
-use folio_types::{Code, Error, OrgId, Reason, Result, Role, UserId, limits};
+use folio_types::{Error, OrgId, Result, Role, UserId, limits};
 use serde::Serialize;
 use serde_json::json;
 
@@ -200,7 +200,7 @@ pub(crate) async fn change_member(
         }
     }
     let message = "the members were changed concurrently; read them again and retry";
-    Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+    Err(Error::version_conflict(message))
 }
 
 /// Revokes the tokens of a removed member that were created during the removal, or that a failed removal left, so that

@@ -11,7 +11,7 @@ use folio_tools::auto_create::{created_by_run, remove_unused};
 use folio_types::access::Scope;
 use folio_types::op::{Expected, WriteOutcome};
 use folio_types::page::PageRequest;
-use folio_types::{Code, Error, Etag, PromptId, ProposalId, Reason, Result, Role, TagId, Timestamp};
+use folio_types::{Error, Etag, PromptId, ProposalId, Reason, Result, Role, TagId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -207,7 +207,7 @@ async fn add_tag(context: &Context, prompt: &PromptId, tag: &TagId) -> Result<()
 }
 
 fn conflict(what: &str) -> Error {
-    Error::new(Code::Aborted, Reason::VersionConflict, format!("{what} was changed concurrently; retry"))
+    Error::version_conflict(format!("{what} was changed concurrently; retry"))
 }
 
 /// Rejects a proposal, and deletes what its run created and nothing else uses.

@@ -337,12 +337,12 @@ fn result(row: OpRow) -> Result<OpResult> {
         OpState::Done(result) => Ok(result),
         OpState::Conflict | OpState::Aborted => {
             let message = "the request was abandoned before it changed anything";
-            Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+            Err(Error::version_conflict(message))
         }
     }
 }
 
 fn version_conflict(target: &Target) -> Error {
     let message = format!("{} {target} was changed concurrently; read it again and retry", target.kind());
-    Error::new(Code::Aborted, Reason::VersionConflict, message)
+    Error::version_conflict(message)
 }

@@ -100,8 +100,7 @@ impl Vault {
             );
             Error::precondition(Reason::SecretsUnavailable, message)
         })?;
-        let broken =
-            || Error::new(folio_types::Code::DataLoss, Reason::StoredFormat, "a stored key cannot be decrypted");
+        let broken = || Error::stored_format("a stored key cannot be decrypted");
         let mut bytes = STANDARD.decode(&sealed.sealed).map_err(|_| broken())?;
         let (nonce, text) = bytes.split_first_chunk_mut::<NONCE_LEN>().ok_or_else(broken)?;
         let opened = master.key.open_in_place(Nonce::from(&*nonce), Aad::from(aad(org, provider)), text);

@@ -10,7 +10,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use folio_types::{Code, DocumentId, Error, Reason, Result, Timestamp};
+use folio_types::{DocumentId, Error, Reason, Result, Timestamp};
 
 use crate::Document;
 
@@ -37,7 +37,7 @@ impl TextId {
             return Ok(());
         }
         let message = "the text of the document was extracted again since the id was returned: read the structure of the document again";
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 }
 

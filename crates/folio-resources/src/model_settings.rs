@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::op::{OpResult, Write};
-use folio_types::{Code, Error, Reason, Result, Timestamp, plain_id};
+use folio_types::{Error, Reason, Result, Timestamp, plain_id};
 use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -200,7 +200,7 @@ impl ModelSettings {
     /// Returns the error for a change that is based on an older version.
     pub fn version_conflict() -> Error {
         let message = "the model settings have a newer version; read them again and repeat the change";
-        Error::new(Code::Aborted, Reason::VersionConflict, message)
+        Error::version_conflict(message)
     }
 
     fn no_provider(name: &str) -> Error {

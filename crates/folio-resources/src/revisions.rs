@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use folio_types::op::OpKey;
-use folio_types::{Code, Error, Reason, Result, TurnId, UnknownFields, limits};
+use folio_types::{Error, Reason, Result, TurnId, UnknownFields, limits};
 use serde::{Deserialize, Serialize};
 
 /// Maximum entries in the row of names of a revision.
@@ -112,7 +112,7 @@ pub(crate) fn removed_by_new(kind: &str, stored: &[StoredRevision]) -> Result<Op
             "the {kind} has {} revisions, the maximum, and each is named by another object: create a new {kind}",
             limits::REVISIONS_MAX
         );
-        Error::new(Code::FailedPrecondition, Reason::LimitReached, message)
+        Error::precondition(Reason::LimitReached, message)
     })
 }
 

@@ -3,7 +3,7 @@
 //! Older formats stay readable, which golden files test. A format newer than this build is refused with
 //! `STORED_FORMAT`.
 
-use folio_types::{Code, Error, Reason, Result, Timestamp};
+use folio_types::{Error, Result, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +32,7 @@ pub fn decode_value<T>(
     bytes: &[u8],
     read: impl FnOnce(u8, &[u8]) -> serde_json::Result<T>,
 ) -> Result<T> {
-    let unreadable =
-        |problem: String| Error::new(Code::DataLoss, Reason::StoredFormat, format!("a stored {kind} {problem}"));
+    let unreadable = |problem: String| Error::stored_format(format!("a stored {kind} {problem}"));
     match bytes.split_first() {
         None => Err(unreadable("is empty".to_owned())),
         Some((0, _)) => Err(unreadable("has no format version".to_owned())),

@@ -1,7 +1,7 @@
 //! Translation of the driver's errors.
 
 use folio_breaker::Outcome;
-use folio_types::{Code, Error, Reason};
+use folio_types::{Error, Reason};
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError, WriteType};
 
 /// Returns the error for an unreachable store or a time-out, after which the outcome of a write is unknown.
@@ -21,7 +21,7 @@ pub(crate) fn failed(error: &ExecutionError) -> Error {
 /// Logs the cause, which the returned error omits.
 pub(crate) fn unreadable(error: &dyn std::fmt::Display) -> Error {
     tracing::error!(%error, "a row has a shape that this build cannot read");
-    Error::new(Code::DataLoss, Reason::StoredFormat, "a row has a shape that this build cannot read")
+    Error::stored_format("a row has a shape that this build cannot read")
 }
 
 /// Returns whether the statement itself is invalid. The server wrote nothing then.

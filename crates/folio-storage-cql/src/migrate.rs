@@ -125,7 +125,7 @@ fn check_newer(version: i32, required: i32) -> Result<()> {
         "the keyspace has version {version} and requires builds that support {required}, this build supports up to \
          {newest}: a newer build migrated it"
     );
-    Err(Error::new(Code::FailedPrecondition, Reason::StoreUnavailable, message))
+    Err(Error::precondition(Reason::StoreUnavailable, message))
 }
 
 /// Returns the state of the keyspace without changing it.

@@ -5,7 +5,7 @@
 
 use folio_resources::{EnteredRow, Kind, RowVerdict, folded};
 use folio_types::op::OpKey;
-use folio_types::{Code, Error, OrgId, Reason, Result};
+use folio_types::{Error, OrgId, Result};
 
 use super::keyspace::Keyspace;
 use super::record::load;
@@ -87,9 +87,5 @@ pub(crate) async fn id_by_name(keyspace: &Keyspace, org: &OrgId, (kind, name): N
 }
 
 fn contended((kind, name): Name<'_>) -> Error {
-    Error::new(
-        Code::Aborted,
-        Reason::VersionConflict,
-        format!("another request is creating a {kind} named {name:?}; retry later"),
-    )
+    Error::version_conflict(format!("another request is creating a {kind} named {name:?}; retry later"))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use folio_types::{Code, Error, Reason};
+use folio_types::Error;
 
 /// Maximum number of attempts of one conditional write under contention.
 pub(crate) const ATTEMPTS: u32 = 12;
@@ -21,5 +21,5 @@ pub(crate) async fn pause(attempt: u32, random: u128) {
 }
 
 pub(crate) fn contended(what: &str) -> Error {
-    Error::new(Code::Aborted, Reason::VersionConflict, format!("{what} has too many concurrent writes; retry later"))
+    Error::version_conflict(format!("{what} has too many concurrent writes; retry later"))
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch as WriteBatch};
 use folio_blobs::DiskReserve;
-use folio_types::{Code, Environment, Error, Reason, Result};
+use folio_types::{Environment, Error, Reason, Result};
 use tokio::sync::oneshot;
 
 use super::journal_tail::open_repaired;
@@ -105,7 +105,7 @@ impl OpenDatabase {
 }
 
 fn overloaded() -> Error {
-    Error::new(Code::ResourceExhausted, Reason::Overloaded, "too many writes are queued in the store; retry later")
+    Error::exhausted(Reason::Overloaded, "too many writes are queued in the store; retry later")
         .retry_after(RETRY_AFTER)
 }
 

@@ -1,7 +1,6 @@
 //! Erasure of organizations: removes all keys that begin with the organization, and the system keys that contain it.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -39,7 +38,10 @@ impl Erasures {
     {
         loop {
             let (read_range, wanted) = (range.clone(), wanted.clone());
-            let found = self.0.scan(move |view| some_keys(view, read_range, &wanted)).await?;
+            let found = self
+                .0
+                .scan(move |view| view.select(read_range, KEYS_AT_ONCE, |key, _| Ok(wanted(key).then(|| key.to_vec()))))
+                .await?;
             let last = found.last().cloned().filter(|_| found.len() == KEYS_AT_ONCE);
             let space = range.space;
             if !found.is_empty() {
@@ -58,27 +60,15 @@ impl Erasures {
     }
 }
 
-fn some_keys(reads: &impl Reads, range: Range, wanted: &impl Fn(&[u8]) -> bool) -> Result<Vec<Vec<u8>>> {
-    let mut found = Vec::new();
-    reads.walk(range, &mut |key, _| {
-        if wanted(key) {
-            found.push(key.to_vec());
-        }
-        Ok(if found.len() < KEYS_AT_ONCE { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-    })?;
-    Ok(found)
-}
-
 #[cfg(feature = "dump")]
 pub(crate) fn everything(engine: &Engine) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for space in [Space::Records, Space::Threads, Space::Text, Space::System] {
         let all = Range { space, start: Vec::new(), end: vec![u8::MAX], reverse: false };
-        let mut visit = |key: &[u8], value: &[u8]| {
-            found.push(format!("{} {}", String::from_utf8_lossy(key), String::from_utf8_lossy(value)));
-            Ok(ControlFlow::Continue(()))
+        let row = |key: &[u8], value: &[u8]| {
+            Ok(Some(format!("{} {}", String::from_utf8_lossy(key), String::from_utf8_lossy(value))))
         };
-        engine.read(|view| view.walk(all, &mut visit))?;
+        found.extend(engine.read(|view| view.select(all, usize::MAX, row))?);
     }
     Ok(found)
 }

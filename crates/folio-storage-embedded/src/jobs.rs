@@ -1,6 +1,5 @@
 //! Jobs: headers, outcomes of items, and the index of open jobs. Each operation is one transaction.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -167,17 +166,9 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &JobId) -> Result<
 }
 
 fn expired(reads: &impl Reads, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, JobId)>> {
-    let mut found = Vec::new();
-    if limit == 0 {
-        return Ok(found);
-    }
-    reads.walk(Range::prefix(Space::System, keys::job_expiries()), &mut |_, bytes| {
+    let range = Range::prefix(Space::System, keys::job_expiries()).before(keys::after(&keys::job_expiries_at(now)));
+    reads.select(range, limit, |_, bytes| {
         let row: JobExpiryRow = decode(bytes)?;
-        if row.at > now {
-            return Ok(ControlFlow::Break(()));
-        }
-        found.push((row.org, row.job));
-        Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-    })?;
-    Ok(found)
+        Ok((row.at <= now).then_some((row.org, row.job)))
+    })
 }

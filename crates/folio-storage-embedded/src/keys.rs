@@ -152,8 +152,10 @@ keys! {
     indexed_data_row(row: &OpDataIndexRow) = "op_data/{time}/{org}/{id}/{version:020}",
         time = sortable_time(row.at), org = row.org, id = row.id, version = row.version;
     expiries() = "thread_expiry/";
+    expiries_at(at: Timestamp) = "thread_expiry/{time}/", time = sortable_time(at);
     expiry(at: Timestamp, org: &OrgId, id: &ThreadId) = "thread_expiry/{time}/{org}/{id}", time = sortable_time(at);
     job_expiries() = "job_expiry/";
+    job_expiries_at(at: Timestamp) = "job_expiry/{time}/", time = sortable_time(at);
     job_expiry(at: Timestamp, org: &OrgId, id: &JobId) = "job_expiry/{time}/{org}/{id}", time = sortable_time(at);
     open_jobs() = "open_job/";
     open_job(row: &OpenJobRow) = "open_job/{org}/{job}", org = row.org, job = row.job;

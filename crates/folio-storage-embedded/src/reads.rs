@@ -74,7 +74,14 @@ pub(crate) trait Reads {
         Ok(self.bytes(space, key)?.is_some())
     }
 
-    fn values<T: Stored>(&self, range: Range, limit: usize) -> Result<Vec<T>>
+    /// Returns the first items that `pick` makes of the keys and values of a range, in order, at most `limit`. `pick`: None to skip
+    /// a row.
+    fn select<T>(
+        &self,
+        range: Range,
+        limit: usize,
+        mut pick: impl FnMut(&[u8], &[u8]) -> Result<Option<T>>,
+    ) -> Result<Vec<T>>
     where
         Self: Sized,
     {
@@ -82,21 +89,27 @@ pub(crate) trait Reads {
         if limit == 0 {
             return Ok(found);
         }
-        self.walk(range, &mut |_, bytes| {
-            found.push(decode(bytes)?);
+        self.walk(range, &mut |key, bytes| {
+            found.extend(pick(key, bytes)?);
             Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         Ok(found)
     }
 
-    /// Returns the first keys of a range, at most `limit`, which is at least 1.
-    fn keys(&self, range: Range, limit: usize) -> Result<Vec<Vec<u8>>> {
-        let mut found = Vec::new();
-        self.walk(range, &mut |key, _| {
-            found.push(key.to_vec());
-            Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-        })?;
-        Ok(found)
+    /// Returns the first values of a range, at most `limit`.
+    fn values<T: Stored>(&self, range: Range, limit: usize) -> Result<Vec<T>>
+    where
+        Self: Sized,
+    {
+        self.select(range, limit, |_, bytes| decode(bytes).map(Some))
+    }
+
+    /// Returns the first keys of a range, at most `limit`.
+    fn keys(&self, range: Range, limit: usize) -> Result<Vec<Vec<u8>>>
+    where
+        Self: Sized,
+    {
+        self.select(range, limit, |key, _| Ok(Some(key.to_vec())))
     }
 }
 

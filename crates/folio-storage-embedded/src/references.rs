@@ -31,15 +31,9 @@ pub(crate) fn referrers(
 ) -> Result<Vec<String>> {
     let rows = keys::references(org, referenced);
     let prefix = [rows.as_slice(), kind.id_prefix.as_bytes(), b"_"].concat();
-    let mut found = Vec::new();
-    reads.walk(Range::prefix(Space::Records, prefix), &mut |key, _| {
-        if found.len() == max {
-            return Ok(ControlFlow::Break(()));
-        }
-        found.push(String::from_utf8_lossy(key.get(rows.len()..).unwrap_or_default()).into_owned());
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(found)
+    reads.select(Range::prefix(Space::Records, prefix), max, |key, _| {
+        Ok(Some(String::from_utf8_lossy(key.get(rows.len()..).unwrap_or_default()).into_owned()))
+    })
 }
 
 /// Fails with `IN_USE` if another live resource refers to the resource; the error contains the first

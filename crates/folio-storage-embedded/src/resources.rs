@@ -131,15 +131,10 @@ impl ResourceExecutor for Resources {
         let prefix = keys::list(org, kind.name, parent.as_deref());
         self.0
             .scan(move |view| {
-                let mut found = Vec::new();
-                view.walk(Range::prefix(Space::Records, prefix), &mut |_, bytes| {
+                view.select(Range::prefix(Space::Records, prefix), max, |_, bytes| {
                     let row: ListRow = decode(bytes)?;
-                    if row.matches(&conditions) {
-                        found.push(row.id);
-                    }
-                    Ok(if found.len() < max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-                })?;
-                Ok(found)
+                    Ok(row.matches(&conditions).then_some(row.id))
+                })
             })
             .await
     }

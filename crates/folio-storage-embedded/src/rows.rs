@@ -1,6 +1,5 @@
 //! Encoded rows of organizations, by group and key.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -25,16 +24,7 @@ impl RowStore for Rows {
 
     async fn list(&self, org: &OrgId, group: &str) -> Result<Vec<Vec<u8>>> {
         let range = Range::prefix(Space::Records, keys::rows(org, group));
-        self.0
-            .scan(move |view| {
-                let mut found = Vec::new();
-                view.walk(range, &mut |_, bytes| {
-                    found.push(bytes.to_vec());
-                    Ok(ControlFlow::Continue(()))
-                })?;
-                Ok(found)
-            })
-            .await
+        self.0.scan(move |view| view.select(range, usize::MAX, |_, bytes| Ok(Some(bytes.to_vec())))).await
     }
 
     async fn list_after(&self, org: &OrgId, group: &str, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>> {
@@ -42,16 +32,10 @@ impl RowStore for Rows {
         let range = Range::prefix(Space::Records, prefix.clone()).after(keys::row(org, group, after));
         self.0
             .scan(move |view| {
-                let mut found = Vec::new();
-                if limit == 0 {
-                    return Ok(found);
-                }
-                view.walk(range, &mut |key, bytes| {
+                view.select(range, limit, |key, bytes| {
                     let key = key.get(prefix.len()..).unwrap_or_default();
-                    found.push((String::from_utf8_lossy(key).into_owned(), bytes.to_vec()));
-                    Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-                })?;
-                Ok(found)
+                    Ok(Some((String::from_utf8_lossy(key).into_owned(), bytes.to_vec())))
+                })
             })
             .await
     }

@@ -1,6 +1,5 @@
 //! Threads: headers and journals.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -78,18 +77,9 @@ impl ThreadStore for Threads {
         let range = Range::prefix(Space::Threads, keys::entries(org, id)).from(keys::entry(org, id, from));
         self.0
             .scan(move |view| {
-                let mut sequence = from;
-                let mut found = Vec::new();
-                if limit == 0 {
-                    return Ok(found);
-                }
-                view.walk(range, &mut |_, bytes| {
-                    // Sequence numbers have no gaps, and the range begins at `from`.
-                    found.push((sequence, decode(bytes)?));
-                    sequence += 1;
-                    Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-                })?;
-                Ok(found)
+                // Sequence numbers have no gaps, and the range begins at `from`.
+                let entries: Vec<Entry> = view.values(range, limit)?;
+                Ok((from..).zip(entries).collect())
             })
             .await
     }
@@ -177,19 +167,11 @@ fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageReque
 }
 
 fn expired(reads: &impl Reads, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
-    let mut found = Vec::new();
-    if limit == 0 {
-        return Ok(found);
-    }
-    reads.walk(Range::prefix(Space::System, keys::expiries()), &mut |_, bytes| {
-        let index_row: ThreadExpiryRow = decode(bytes)?;
-        if index_row.at > now {
-            return Ok(ControlFlow::Break(()));
-        }
-        found.push((index_row.org, index_row.thread));
-        Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-    })?;
-    Ok(found)
+    let range = Range::prefix(Space::System, keys::expiries()).before(keys::after(&keys::expiries_at(now)));
+    reads.select(range, limit, |_, bytes| {
+        let row: ThreadExpiryRow = decode(bytes)?;
+        Ok((row.at <= now).then_some((row.org, row.thread)))
+    })
 }
 
 fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Option<OpKey>) -> Result<()> {

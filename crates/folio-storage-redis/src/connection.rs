@@ -247,7 +247,5 @@ pub(super) fn encode(value: &impl Serialize) -> Result<String> {
 
 /// Fails with `STORED_FORMAT` for a value that another build wrote in an unknown format.
 pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(|error| {
-        Error::new(folio_types::Code::DataLoss, Reason::StoredFormat, format!("a shared value is unreadable: {error}"))
-    })
+    serde_json::from_str(text).map_err(|error| Error::stored_format(format!("a shared value is unreadable: {error}")))
 }

@@ -7,7 +7,7 @@ use folio_llm::schema::{
     CheckedFormat, Rules, Violation, check_response_format, describe, is_deeper_than, validate_data,
 };
 use folio_resources::SchemaRevision;
-use folio_types::{Code, Error, FieldViolation, Reason, Result, limits};
+use folio_types::{Error, FieldViolation, Reason, Result, limits};
 use serde_json::Value;
 
 /// Returns the start of an untrusted text, for an error message.
@@ -35,7 +35,7 @@ pub fn schema_mismatch(field: &str, violations: &[Violation]) -> Error {
 pub async fn violations_of(field: &str, schema: &SchemaRevision, data: &Value) -> Result<Vec<Violation>> {
     let Some(inner) = schema.schema() else {
         let message = format!("schema revision {} contains no schema", schema.revid);
-        return Err(Error::new(Code::DataLoss, Reason::StoredFormat, message));
+        return Err(Error::stored_format(message));
     };
     validate_data(inner, data).await.map_err(|violations| invalid_schema(field, &violations))
 }

@@ -122,7 +122,7 @@ impl CallContext {
             None => Ok(S::default()),
             Some(state) => S::deserialize(state.as_ref()).map_err(|error| {
                 let message = format!("the working state is not that of profile {}: {error}", S::PROFILE);
-                ToolError::Failed(Error::new(Code::DataLoss, Reason::StoredFormat, message))
+                ToolError::Failed(Error::stored_format(message))
             }),
         }
     }

@@ -280,6 +280,17 @@ impl Error {
         Self::new(Code::Unavailable, reason, message)
     }
 
+    /// Creates the `ABORTED` error for a request that a concurrent change has prevented.
+    pub fn version_conflict(message: impl Into<String>) -> Self {
+        Self::new(Code::Aborted, Reason::VersionConflict, message)
+    }
+
+    /// Creates the `DATA_LOSS` error for a stored value that this build cannot read. The log contains `message`; clients do not
+    /// receive it.
+    pub fn stored_format(message: impl Into<String>) -> Self {
+        Self::new(Code::DataLoss, Reason::StoredFormat, message)
+    }
+
     /// Creates a `RESOURCE_EXHAUSTED` error.
     pub fn exhausted(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(Code::ResourceExhausted, reason, message)
@@ -360,6 +371,8 @@ mod tests {
         assert_eq!(Error::internal("text").reason, Reason::Internal);
         let conflict = Error::request_id_conflict();
         assert_eq!((conflict.code, conflict.reason), (Code::AlreadyExists, Reason::RequestIdConflict));
+        assert_eq!(Error::version_conflict("text"), Error::new(Code::Aborted, Reason::VersionConflict, "text"));
+        assert_eq!(Error::stored_format("text"), Error::new(Code::DataLoss, Reason::StoredFormat, "text"));
         let field = Error::invalid_field("name", "is too long");
         assert_eq!((field.reason, field.message.as_str()), (Reason::InvalidField, "name: is too long"));
         let violation = FieldViolation { field: "name".to_owned(), description: "is too long".to_owned() };

@@ -15,40 +15,25 @@
 
 use std::sync::Arc;
 
-use folio_history::job::{IngestionCause, IngestionInput, JobLimits, JobQueue, NewJob, TEXT_INGESTION_KIND};
+use folio_history::job::{IngestionCause, IngestionInput, JobQueue, TEXT_INGESTION_KIND};
 use folio_resources::{Document, Organization};
-use folio_storage::{
-    JobPageStore, JobRecordStore, JobStore, PassageStore, ResourceStore, Stores, create_job, hint_job,
-};
-use folio_types::{DocumentId, IngestionMode, JobId, OrgId, Principal, Result, Role, Timestamp, UserId};
+use folio_storage::{JobStore, PassageStore, ResourceStore, Stores, hint_job};
+use folio_types::{DocumentId, IngestionMode, JobId, OrgId, Result, Timestamp, UserId};
 use serde_json::json;
 
-use crate::counters::Counters;
-use crate::outbox::is_store_failure;
+use crate::follow_up_jobs::{FollowUpJob, FollowUpJobs};
 
 pub(crate) struct Ingestions {
-    jobs: Arc<dyn JobRecordStore>,
-    pages: JobPageStore,
+    jobs: FollowUpJobs,
     passages: PassageStore,
     documents: ResourceStore<Document>,
     organizations: ResourceStore<Organization>,
     hints: Arc<dyn JobStore>,
-    limits: JobLimits,
-    counters: Counters,
 }
 
 impl Ingestions {
-    pub(crate) fn new(stores: &Stores, hints: Arc<dyn JobStore>, limits: JobLimits, counters: Counters) -> Self {
-        Self {
-            jobs: Arc::clone(&stores.jobs),
-            pages: stores.job_pages(),
-            passages: stores.passages(),
-            documents: stores.of(),
-            organizations: stores.of(),
-            hints,
-            limits,
-            counters,
-        }
+    pub(crate) fn new(stores: &Stores, hints: Arc<dyn JobStore>, jobs: FollowUpJobs) -> Self {
+        Self { jobs, passages: stores.passages(), documents: stores.of(), organizations: stores.of(), hints }
     }
 
     /// Creates the job of a text that is settled, and returns its id. `at`: the time of the text, which the caller writes
@@ -128,28 +113,16 @@ impl Ingestions {
         user: Option<UserId>,
     ) -> Result<Option<JobId>> {
         let write = json!(cause).to_string();
-        let job = JobId::derive(&[org.as_str(), TEXT_INGESTION_KIND, id.as_str(), &write]);
         let at = cause.at;
-        let new = NewJob {
-            id: job.clone(),
-            principal: Principal::new(org.clone(), user.unwrap_or_else(UserId::platform), Role::Member),
-            kind: TEXT_INGESTION_KIND.to_owned(),
+        let job = FollowUpJob {
+            id: JobId::derive(&[org.as_str(), TEXT_INGESTION_KIND, id.as_str(), &write]),
+            kind: TEXT_INGESTION_KIND,
             input: json!(IngestionInput { mode, cause: Some(cause), credit_budget: None }),
-            items: vec![id.to_string()],
-            running_max: self.limits.running_time,
+            item: id.to_string(),
             at,
         };
         // Recorded first: the job may end before the caller continues.
-        self.passages.set_last_ingestion(org, &job, std::slice::from_ref(id)).await?;
-        match create_job(&*self.jobs, &self.pages, &self.limits, new).await {
-            Ok(header) => Ok(Some(header.id)),
-            Err(error) if is_store_failure(&error) => Err(error),
-            // A full queue must not prevent the change of a document.
-            Err(error) => {
-                self.counters.count_refused_jobs(TEXT_INGESTION_KIND, error.reason.as_str(), 1);
-                tracing::warn!(%error, document = %id, "the passages of a document are not updated");
-                Ok(None)
-            }
-        }
+        self.passages.set_last_ingestion(org, &job.id, std::slice::from_ref(id)).await?;
+        self.jobs.create(org, user.unwrap_or_else(UserId::platform), job).await
     }
 }

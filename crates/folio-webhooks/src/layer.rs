@@ -36,6 +36,7 @@ use folio_types::{BlobId, DocumentId, JobId, OrgId, RequestId, Result, ThreadId,
 
 use crate::counters::Counters;
 use crate::event::{self, Event, EventType};
+use crate::follow_up_jobs::FollowUpJobs;
 use crate::ingestions::Ingestions;
 use crate::outbox::Outbox;
 use crate::stack_fills::StackFills;
@@ -45,9 +46,10 @@ use crate::tag_runs::TagRuns;
 /// limits of jobs.
 pub fn with_events(stores: Stores, hints: Arc<dyn JobStore>, limits: JobLimits, counters: Counters) -> Stores {
     let outbox = Arc::new(Outbox::new(&stores, Arc::clone(&hints), counters.clone()));
-    let ingestions = Arc::new(Ingestions::new(&stores, Arc::clone(&hints), limits, counters.clone()));
-    let stack_fills = Arc::new(StackFills::new(&stores, limits, counters.clone()));
-    let tag_runs = Arc::new(TagRuns::new(&stores, hints, limits, counters));
+    let follow_up = FollowUpJobs::new(&stores, limits, counters);
+    let ingestions = Arc::new(Ingestions::new(&stores, Arc::clone(&hints), follow_up.clone()));
+    let stack_fills = Arc::new(StackFills::new(&stores, follow_up.clone()));
+    let tag_runs = Arc::new(TagRuns::new(&stores, hints, follow_up));
     let resources = Resources {
         below: Arc::clone(&stores.resources),
         outbox: Arc::clone(&outbox),

@@ -8,6 +8,7 @@
 //! | `auto_create.rs` | creates the job that makes a proposal for a document, before the write of its text |
 //! | `ingestions.rs` | creates the job that ingests a document, before the write of its text, a change or its deletion |
 //! | `stack_fills.rs` | creates the jobs that fill rows of stacks, before the write of a document or of a stack |
+//! | `follow_up_jobs.rs` | creates these jobs within the limits of their organization |
 //! | `outbox.rs` | creates deliveries, and caches the endpoints of organizations |
 //! | [`Delivery`] | a job with one item: an event for an endpoint |
 //! | [`DeliveryJobs`] | sends the event of a delivery, and reports the result to the endpoint |
@@ -19,6 +20,7 @@ mod auto_create;
 mod counters;
 mod delivery;
 mod event;
+mod follow_up_jobs;
 mod ingestions;
 mod layer;
 mod outbox;

@@ -14,7 +14,7 @@ use folio_resources::{
 };
 use folio_storage::Stores;
 use folio_types::op::{Expected, OpKey, OpState, Target, Write, WriteOutcome};
-use folio_types::{Code, Environment, Error, OrgId, Reason, RequestId, Result, Role};
+use folio_types::{Environment, Error, OrgId, Reason, RequestId, Result, Role};
 use moka::sync::Cache;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Request, Response};
@@ -287,7 +287,7 @@ fn failed(problem: &str) -> Error {
 
 /// Returns the error of a delivery that ends without an attempt.
 fn not_sent(reason: &str) -> Error {
-    Error::new(Code::FailedPrecondition, Reason::WebhookFailed, format!("not sent: {reason}"))
+    Error::precondition(Reason::WebhookFailed, format!("not sent: {reason}"))
 }
 
 /// Returns the first line and the headers of a message.

@@ -9,19 +9,14 @@
 //! Only stacks with `auto_fill` have such jobs. A job whose write was refused or lost finds the stack or the document unchanged, and
 //! ends without an effect.
 
-use std::sync::Arc;
-
-use folio_history::job::{
-    JobLimits, NewJob, STACK_FILL_KIND, STACK_PLAN_KIND, StackFillInput, StackPlanInput, TagRun, TagRunWrite,
-};
+use folio_history::job::{STACK_FILL_KIND, STACK_PLAN_KIND, StackFillInput, StackPlanInput, TagRun, TagRunWrite};
 use folio_resources::{Document, Stack, StackFilter};
-use folio_storage::{JobPageStore, JobRecordStore, ResourceStore, Stores, create_job};
+use folio_storage::{ResourceStore, Stores};
 use folio_types::page::PageRequest;
-use folio_types::{DocumentId, JobId, OrgId, Principal, Result, Role, StackId, Timestamp, UserId};
-use serde_json::{Value, json};
+use folio_types::{DocumentId, JobId, OrgId, Result, StackId, Timestamp, UserId};
+use serde_json::json;
 
-use crate::counters::Counters;
-use crate::outbox::is_store_failure;
+use crate::follow_up_jobs::{FollowUpJob, FollowUpJobs};
 
 /// Maximum number of stacks with automatic filling that a write of a document fills. Rows of further ones are filled on request.
 // proto: none "a stack fills its rows on request, too"
@@ -34,18 +29,14 @@ const READ_MAX: usize = 200;
 const READ_AT_ONCE: u32 = 20;
 
 pub(crate) struct StackFills {
-    jobs: Arc<dyn JobRecordStore>,
-    pages: JobPageStore,
+    jobs: FollowUpJobs,
     documents: ResourceStore<Document>,
     stacks: ResourceStore<Stack>,
-    limits: JobLimits,
-    counters: Counters,
 }
 
 impl StackFills {
-    pub(crate) fn new(stores: &Stores, limits: JobLimits, counters: Counters) -> Self {
-        let (jobs, pages) = (Arc::clone(&stores.jobs), stores.job_pages());
-        Self { jobs, pages, documents: stores.of(), stacks: stores.of(), limits, counters }
+    pub(crate) fn new(stores: &Stores, jobs: FollowUpJobs) -> Self {
+        Self { jobs, documents: stores.of(), stacks: stores.of() }
     }
 
     /// Creates the jobs of a text that becomes ready, for the stacks of the document except `known`. Returns these stacks and the
@@ -115,9 +106,14 @@ impl StackFills {
         let user = if *by == UserId::platform() { &after.created_by } else { by };
         let (org, id, version) = (&after.org, &after.id, after.version);
         let identity = json!({ "stack": id, "version": version, "at": at.to_string() }).to_string();
-        let job = JobId::derive(&[org.as_str(), STACK_PLAN_KIND, &identity]);
-        let input = json!(StackPlanInput { version, at });
-        self.create((job, STACK_PLAN_KIND, input), id.to_string(), (org, user), at).await
+        let job = FollowUpJob {
+            id: JobId::derive(&[org.as_str(), STACK_PLAN_KIND, &identity]),
+            kind: STACK_PLAN_KIND,
+            input: json!(StackPlanInput { version, at }),
+            item: id.to_string(),
+            at,
+        };
+        self.jobs.create(org, user.clone(), job).await
     }
 
     /// Returns the newest stacks with automatic filling and columns that fulfill a condition, at most [`STACKS_MAX`].
@@ -147,35 +143,13 @@ impl StackFills {
             credit_budget: stack.auto_fill.as_ref().and_then(|auto_fill| auto_fill.credit_budget),
             cause: Some(cause.clone()),
         };
-        let job = JobId::derive(&[org.as_str(), STACK_FILL_KIND, &identity]);
-        self.create((job, STACK_FILL_KIND, json!(input)), document.id.to_string(), (org, user), cause.at).await
-    }
-
-    /// Creates a job with one item. None: the organization has too many open jobs, which must not prevent the write.
-    async fn create(
-        &self,
-        (id, kind, input): (JobId, &'static str, Value),
-        subject: String,
-        (org, user): (&OrgId, &UserId),
-        at: Timestamp,
-    ) -> Result<Option<JobId>> {
-        let new = NewJob {
-            id,
-            principal: Principal::new(org.clone(), user.clone(), Role::Member),
-            kind: kind.to_owned(),
-            input,
-            items: vec![subject],
-            running_max: self.limits.running_time,
-            at,
+        let job = FollowUpJob {
+            id: JobId::derive(&[org.as_str(), STACK_FILL_KIND, &identity]),
+            kind: STACK_FILL_KIND,
+            input: json!(input),
+            item: document.id.to_string(),
+            at: cause.at,
         };
-        match create_job(&*self.jobs, &self.pages, &self.limits, new).await {
-            Ok(header) => Ok(Some(header.id)),
-            Err(error) if is_store_failure(&error) => Err(error),
-            Err(error) => {
-                self.counters.count_refused_jobs(kind, error.reason.as_str(), 1);
-                tracing::warn!(%error, kind, "rows of a stack are not filled automatically");
-                Ok(None)
-            }
-        }
+        self.jobs.create(org, user.clone(), job).await
     }
 }

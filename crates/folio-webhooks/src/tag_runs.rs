@@ -5,45 +5,33 @@
 
 use std::sync::Arc;
 
-use folio_history::job::{EXTRACTION_KIND, ExtractionInput, JobLimits, JobQueue, NewJob, TagRun, TagRunWrite};
+use folio_history::job::{EXTRACTION_KIND, ExtractionInput, JobQueue, TagRun, TagRunWrite};
 use folio_resources::{Document, Organization, Prompt, PromptFilter};
-use folio_storage::{JobPageStore, JobRecordStore, JobStore, ResourceStore, Stores, create_job, hint_job};
+use folio_storage::{JobStore, ResourceStore, Stores, hint_job};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{DocumentId, JobId, OrgId, Principal, Result, Role, TagId, Timestamp, UserId};
+use folio_types::{DocumentId, JobId, OrgId, Result, TagId, Timestamp, UserId};
 use futures::future::try_join_all;
 use serde_json::json;
 
 use crate::auto_create;
-use crate::counters::{Counters, TOO_MANY_PROMPTS};
-use crate::outbox::is_store_failure;
+use crate::counters::TOO_MANY_PROMPTS;
+use crate::follow_up_jobs::{FollowUpJob, FollowUpJobs};
 
 /// Maximum number of prompts that run on a document after one write. Further ones do not run.
 // proto: Organization.tag_runs_disabled "at most {} prompts"
 const PROMPTS_MAX: u32 = 20;
 
 pub(crate) struct TagRuns {
-    jobs: Arc<dyn JobRecordStore>,
-    pages: JobPageStore,
+    jobs: FollowUpJobs,
     documents: ResourceStore<Document>,
     organizations: ResourceStore<Organization>,
     prompts: ResourceStore<Prompt>,
     hints: Arc<dyn JobStore>,
-    limits: JobLimits,
-    counters: Counters,
 }
 
 impl TagRuns {
-    pub(crate) fn new(stores: &Stores, hints: Arc<dyn JobStore>, limits: JobLimits, counters: Counters) -> Self {
-        Self {
-            jobs: Arc::clone(&stores.jobs),
-            pages: stores.job_pages(),
-            documents: stores.of(),
-            organizations: stores.of(),
-            prompts: stores.of(),
-            hints,
-            limits,
-            counters,
-        }
+    pub(crate) fn new(stores: &Stores, hints: Arc<dyn JobStore>, jobs: FollowUpJobs) -> Self {
+        Self { jobs, documents: stores.of(), organizations: stores.of(), prompts: stores.of(), hints }
     }
 
     /// Creates the job that makes a proposal for a document whose text is settled, and returns its id. `at`: the time of the text,
@@ -53,7 +41,7 @@ impl TagRuns {
     /// `STORE_UNAVAILABLE`: the caller must not write the text.
     pub(crate) async fn proposal_of_text(&self, org: &OrgId, id: &DocumentId, at: Timestamp) -> Result<Option<JobId>> {
         let Some(document) = self.documents.get(org, id).await? else { return Ok(None) };
-        auto_create::create((&*self.jobs, &self.pages), (&self.limits, &self.counters), &document, at).await
+        auto_create::create(&self.jobs, &document, at).await
     }
 
     /// Creates the jobs of a text that becomes ready, for the tags of the document except `known`. Returns these tags and the ids
@@ -118,7 +106,8 @@ impl TagRuns {
         if organization.is_some_and(|organization| organization.tag_runs.disabled) {
             return Ok(Vec::new());
         }
-        self.counters.count_refused_jobs(EXTRACTION_KIND, TOO_MANY_PROMPTS, total.saturating_sub(PROMPTS_MAX.into()));
+        let refused = total.saturating_sub(PROMPTS_MAX.into());
+        self.jobs.counters.count_refused_jobs(EXTRACTION_KIND, TOO_MANY_PROMPTS, refused);
         let created = prompts.iter().map(|prompt| self.create_one(document, prompt, user, cause));
         Ok(try_join_all(created).await?.into_iter().flatten().collect())
     }
@@ -134,25 +123,13 @@ impl TagRuns {
         let (org, revid) = (&document.org, &prompt.latest.revid);
         let identity = json!({ "prompt": revid, "document": document.id, "cause": cause }).to_string();
         let input = ExtractionInput { tag_run: Some(cause.clone()), ..ExtractionInput::new(revid.clone()) };
-        let new = NewJob {
+        let job = FollowUpJob {
             id: JobId::derive(&[org.as_str(), "tag run", &identity]),
-            principal: Principal::new(org.clone(), user.clone(), Role::Member),
-            kind: EXTRACTION_KIND.to_owned(),
+            kind: EXTRACTION_KIND,
             input: json!(input),
-            items: vec![document.id.to_string()],
-            running_max: self.limits.running_time,
+            item: document.id.to_string(),
             at: cause.at,
         };
-        match create_job(&*self.jobs, &self.pages, &self.limits, new).await {
-            Ok(header) => Ok(Some(header.id)),
-            Err(error) if is_store_failure(&error) => Err(error),
-            // A full queue must not prevent the change of a document.
-            Err(error) => {
-                self.counters.count_refused_jobs(EXTRACTION_KIND, error.reason.as_str(), 1);
-                let document = &document.id;
-                tracing::warn!(%error, %document, prompt = %revid, "a prompt does not run on a document with its tag");
-                Ok(None)
-            }
-        }
+        self.jobs.create(org, user.clone(), job).await
     }
 }

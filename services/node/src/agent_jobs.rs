@@ -77,7 +77,7 @@ impl AgentRuns {
         let found = self.stores.of::<Extraction>().get(&task.principal.org, id).await?;
         let Some(found) = found.filter(|found| found.is_run_of(&input.thread)) else {
             let message = "the run has not begun, another run has replaced it, or its extraction was deleted";
-            return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+            return Err(Error::version_conflict(message));
         };
         if found.state() == ExtractionState::Failed {
             // An earlier attempt or the request has stored the end of the run.

@@ -36,7 +36,7 @@ impl FaultyTool {
     fn fail_in_outage(&self, step: usize, is_contended: bool) -> Result<(), ToolError> {
         let failures = self.outage[step].fetch_add(1, Ordering::SeqCst);
         let error = match is_contended {
-            true => Error::new(Code::Aborted, Reason::VersionConflict, "the target has too many concurrent writes"),
+            true => Error::version_conflict("the target has too many concurrent writes"),
             false => unreachable_store(),
         };
         if failures < [2, 5][step] { Err(ToolError::Failed(error)) } else { Ok(()) }

@@ -115,7 +115,7 @@ pub(super) struct Unreadable(pub(super) Mutex<Option<ThreadId>>);
 impl ThreadLayer for Unreadable {
     async fn header(&self, below: &dyn ThreadStore, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
         if self.0.lock().unwrap().as_ref() == Some(id) {
-            return Err(Error::new(Code::DataLoss, Reason::StoredFormat, "the header is malformed"));
+            return Err(Error::stored_format("the header is malformed"));
         }
         below.header(org, id).await
     }

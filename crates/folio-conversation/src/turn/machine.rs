@@ -6,7 +6,7 @@ use folio_history::event::{Event, EventKind, RoundView, TurnView};
 use folio_history::journal::{CallResult, Decisions, SUMMARY_ROUND};
 use folio_history::thread::{Phase, ThreadHeader};
 use folio_history::{History, TurnRecord};
-use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId, limits};
+use folio_types::{Error, Incarnation, Reason, Timestamp, TurnId, limits};
 
 use super::append::SentAppend;
 use super::group::ReadChildren;
@@ -218,7 +218,7 @@ impl Machine {
     pub(super) fn defer(&mut self, command: Command) {
         match command.ticket() {
             Some(ticket) if self.deferred.len() >= DEFERRED_MAX => {
-                let error = Error::new(Code::ResourceExhausted, Reason::Overloaded, "too many requests on this thread");
+                let error = Error::exhausted(Reason::Overloaded, "too many requests on this thread");
                 self.refuse(ticket, error.retry_after(std::time::Duration::from_secs(1)));
             }
             _ => self.deferred.push_back(command),

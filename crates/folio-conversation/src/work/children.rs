@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_start_that_a_quota_or_an_outage_prevents_is_repeated_later() {
-        let quota = Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, "too many turns");
+        let quota = Error::exhausted(Reason::QuotaExceeded, "too many turns");
         let outage = Error::unavailable(Reason::StoreUnavailable, "no answer");
         assert_eq!([start_failure(&quota), start_failure(&outage)], [StartFailure::Later, StartFailure::Later]);
         let removed = Error::not_found("thread", "thr_1");

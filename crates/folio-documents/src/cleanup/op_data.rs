@@ -65,7 +65,7 @@ mod tests {
     use folio_storage::{OpStore, ThreadStore};
     use folio_storage_conformance::layer::{Layered, OpLayer, ThreadLayer};
     use folio_storage_embedded::{EmbeddedStore, Options};
-    use folio_types::{CallId, Code, Error, OrgId, Principal, Role, ThreadId, TurnId, UserId};
+    use folio_types::{CallId, Error, OrgId, Principal, Role, ThreadId, TurnId, UserId};
 
     use super::*;
 
@@ -101,7 +101,7 @@ mod tests {
     #[async_trait]
     impl ThreadLayer for Unreadable {
         async fn header(&self, _: &dyn ThreadStore, _: &OrgId, _: &ThreadId) -> Result<Option<ThreadHeader>> {
-            Err(Error::new(Code::DataLoss, Reason::StoredFormat, "the header is malformed"))
+            Err(Error::stored_format("the header is malformed"))
         }
     }
 

@@ -1,7 +1,6 @@
 //! Copies of images that are embedded in documents, in the child process.
 
-use std::io::{self, Write as _};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io;
 use std::sync::Arc;
 
 use folio_resources::ImageFormat;
@@ -15,9 +14,9 @@ use hayro_interpret::{
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, GrayImage, RgbImage, RgbaImage};
 
-use super::image::{encode, on_white, within};
+use super::image::{DAMAGED, encode, on_white, within};
 use super::pdf::{self, Opened};
-use super::{Line, OfficeSource, Output, office};
+use super::{Line, OfficeSource, Output, caught, office};
 
 /// Maximum width and height of the written image in pixels. A larger image is scaled down.
 // proto: DocumentService.GetDocumentImage "at most {} pixels"
@@ -40,15 +39,7 @@ pub(super) fn write_of_office(
 }
 
 fn write_found(find: impl FnOnce() -> Result<RgbImage, String>, output: &mut Output) -> io::Result<()> {
-    // A malformed page may panic the libraries.
-    let found = catch_unwind(AssertUnwindSafe(|| encode(&find()?, ImageFormat::Png)));
-    match found.unwrap_or_else(|_| Err("the image is damaged".to_owned())) {
-        Ok(bytes) => {
-            output.line(&Line::Image)?;
-            output.out.write_all(&bytes)
-        }
-        Err(reason) => output.refused(reason),
-    }
+    output.image(caught(DAMAGED, || Ok((Line::Image, encode(&find()?, ImageFormat::Png)?))))
 }
 
 fn find(input: Vec<u8>, page: u32, number: u32) -> Result<RgbImage, String> {

@@ -1,7 +1,6 @@
 //! Images of pages, in the child process.
 
-use std::io::{self, Cursor, Write as _};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io::{self, Cursor};
 use std::sync::Arc;
 
 use folio_resources::{ImageFormat, MAX_DPI, PageImage};
@@ -14,7 +13,7 @@ use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder as _, ImageReader, Limits, Rgb, RgbImage};
 
 use super::pdf::{self, Opened};
-use super::{Line, Output};
+use super::{Line, Output, caught};
 use crate::pdf_form::PdfWriter;
 use crate::tiff;
 
@@ -24,23 +23,17 @@ const POINTS: f32 = 72.0;
 const JPEG_QUALITY: u8 = 85;
 /// Qualities of the image for a model: the first one whose image is within the maximum number of bytes.
 const MODEL_QUALITIES: [u8; 4] = [JPEG_QUALITY, 70, 50, 30];
+/// The reason for users if a library panics.
+pub(super) const DAMAGED: &str = "the image is damaged";
 /// Maximum width and height of an image file in pixels.
 const SOURCE_PIXELS: u32 = 65_500;
 
 /// Writes [`Line::Image`] and the bytes of the image, or [`Line::Refused`].
 pub(super) fn render(input: Vec<u8>, is_pdf: bool, image: &PageImage, output: &mut Output) -> io::Result<()> {
-    // A malformed page may panic the libraries.
-    let rendered = catch_unwind(AssertUnwindSafe(|| {
+    output.image(caught("the page is damaged", || {
         let pixels = if is_pdf { pdf_page(input, image)? } else { picture(input, image)? };
-        encode(&pixels, image.format())
-    }));
-    match rendered.unwrap_or_else(|_| Err("the page is damaged".to_owned())) {
-        Ok(bytes) => {
-            output.line(&Line::Image)?;
-            output.out.write_all(&bytes)
-        }
-        Err(reason) => output.refused(reason),
-    }
+        Ok((Line::Image, encode(&pixels, image.format())?))
+    }))
 }
 
 /// Writes [`Line::Image`] and a PDF file with the pages of an image file, or [`Line::Refused`] if the first page cannot be decoded.
@@ -69,18 +62,11 @@ pub(super) fn write_pdf(mut input: Vec<u8>, max_pages: u32, output: &mut Output)
 /// Writes [`Line::ModelImage`] and the image of a PNG, JPEG or WebP file as JPEG, or [`Line::Refused`]. The image is upright and
 /// scaled down to `max_pixels` in each direction.
 pub(super) fn write_for_model(input: Vec<u8>, max_pixels: u32, max_bytes: u64, output: &mut Output) -> io::Result<()> {
-    // A malformed image may panic the libraries.
-    let encoded = catch_unwind(AssertUnwindSafe(|| -> Result<(Vec<u8>, (u32, u32)), String> {
+    output.image(caught(DAMAGED, || {
         let pixels = within(on_white(upright(input)?), max_pixels);
-        Ok((jpeg_within(&pixels, max_bytes)?, pixels.dimensions()))
-    }));
-    match encoded.unwrap_or_else(|_| Err("the image is damaged".to_owned())) {
-        Ok((bytes, (width, height))) => {
-            output.line(&Line::ModelImage { width, height })?;
-            output.out.write_all(&bytes)
-        }
-        Err(reason) => output.refused(reason),
-    }
+        let (width, height) = pixels.dimensions();
+        Ok((Line::ModelImage { width, height }, jpeg_within(&pixels, max_bytes)?))
+    }))
 }
 
 /// Decodes an image file, and applies the orientation in its metadata.
@@ -132,16 +118,14 @@ pub(super) fn source_limits() -> Limits {
 
 /// Returns the first page of an image file as a JPEG image, with its size in pixels.
 fn jpeg(input: &[u8]) -> Result<(Vec<u8>, (u32, u32)), String> {
-    // A malformed page may panic the libraries.
-    let encoded = catch_unwind(AssertUnwindSafe(|| {
+    caught(DAMAGED, || {
         let first = PageImage::new(1, MAX_DPI, ImageFormat::Png).map_err(|error| error.message)?;
         let pixels = picture(input.to_vec(), &first)?;
         let mut bytes = Vec::new();
         let encoder = JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY);
         pixels.write_with_encoder(encoder).map_err(|error| error.to_string())?;
         Ok((bytes, (pixels.width(), pixels.height())))
-    }));
-    encoded.unwrap_or_else(|_| Err("the image is damaged".to_owned()))
+    })
 }
 
 fn pdf_page(input: Vec<u8>, image: &PageImage) -> Result<RgbImage, String> {

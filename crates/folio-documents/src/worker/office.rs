@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use folio_resources::{CellPosition, WordBoxes, sheet_text};
@@ -15,7 +15,7 @@ use super::embedded_image::missing;
 use super::found::Budget;
 use super::office_image::Pictures;
 use super::workbook::{Workbook, is_workbook};
-use super::{Line, OfficeSource, Output};
+use super::{Line, OfficeSource, Output, caught};
 use crate::plain;
 use crate::sniff::{UNKNOWN_OFFICE, is_mail};
 use crate::structure::{ImageReference, image_references};
@@ -80,7 +80,7 @@ struct OfficeFile {
 
 /// Reads the pages of a file. `package_bytes`: maximum size of a package whose images are opened. The error is a reason for users.
 fn open(input: Vec<u8>, source: &OfficeSource, package_bytes: usize) -> Result<OfficeFile, String> {
-    let read = catch_unwind(AssertUnwindSafe(|| -> Result<OfficeFile, String> {
+    let read = caught("the reader of the format failed", || {
         let (extracted, mut pictures) = extract(input, &source.media_type, package_bytes)?;
         let (pages, is_cut) = match extracted {
             Extracted::Pages(pages) => (pages, false),
@@ -93,8 +93,8 @@ fn open(input: Vec<u8>, source: &OfficeSource, package_bytes: usize) -> Result<O
         let has_sheets = pages.iter().any(|page: &OfficePage| page.sheet.is_some());
         let sheets = if has_sheets { pictures.of_sheets() } else { BTreeMap::new() };
         Ok(OfficeFile { pages, is_cut, sheets, pictures })
-    }));
-    read.unwrap_or_else(|_| Err("the reader of the format failed".to_owned())).map_err(|reason: String| {
+    });
+    read.map_err(|reason| {
         let reason: String = reason.chars().filter(|c| !c.is_control()).take(REASON_CHARS).collect();
         format!("the file is damaged or exceeds a limit: {reason}")
     })

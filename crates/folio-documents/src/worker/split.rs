@@ -5,13 +5,12 @@ mod resources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io::{self, Write as _};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lopdf::{Dictionary, Document, Object, ObjectId};
 use serde::{Deserialize, Serialize};
 
 use super::unpack::UnpackLimits;
-use super::{Line, Output};
+use super::{Line, Output, caught};
 
 /// Attributes that a page inherits from the nodes above it.
 const INHERITED: [&[u8]; 4] = [b"Resources", b"MediaBox", b"CropBox", b"Rotate"];
@@ -23,6 +22,8 @@ const BOOKMARKS_MAX: usize = 2_000;
 const TITLE_CHARS: usize = 100;
 /// Maximum length of a reason in the output, in characters.
 const REASON_CHARS: usize = 200;
+/// The reason for users if the library panics.
+const DAMAGED: &str = "the file is damaged";
 const LOCKED: &str = "it is protected by a password, which Folio does not store";
 
 /// A bookmark of the first level.
@@ -35,17 +36,13 @@ pub(crate) struct FirstLevelBookmark {
 
 /// Writes a part for each range of pages (first and last page), or [`Line::Refused`].
 pub(super) fn split(input: &[u8], ranges: &[(u32, u32)], limits: UnpackLimits, output: &mut Output) -> io::Result<()> {
-    // A malformed file may panic the library.
-    let opened = catch_unwind(|| open(input)).unwrap_or_else(|_| Err("the file is damaged".to_owned()));
-    let source = match opened {
+    let source = match caught(DAMAGED, || open(input)) {
         Ok(source) => source,
         Err(reason) => return output.refused(reason),
     };
     let mut bytes_left = limits.bytes;
     for (first, last) in ranges {
-        let written = catch_unwind(AssertUnwindSafe(|| source.part(*first, *last)));
-        let written = written.unwrap_or_else(|_| Err("the file is damaged".to_owned()));
-        let part = match written {
+        let part = match caught(DAMAGED, || source.part(*first, *last)) {
             Ok(part) if part.len() as u64 > limits.part_bytes.min(bytes_left) => {
                 let most = limits.part_bytes;
                 return output.refused(format!(
@@ -65,8 +62,7 @@ pub(super) fn split(input: &[u8], ranges: &[(u32, u32)], limits: UnpackLimits, o
 
 /// Writes [`Line::FirstLevelBookmarks`], or [`Line::Refused`].
 pub(super) fn bookmarks(input: &[u8], output: &mut Output) -> io::Result<()> {
-    let found = catch_unwind(|| open(input).map(|source| source.bookmarks()));
-    match found.unwrap_or_else(|_| Err("the file is damaged".to_owned())) {
+    match caught(DAMAGED, || open(input).map(|source| source.bookmarks())) {
         Ok(found) => {
             output.line(&Line::FirstLevelBookmarks(found))?;
             output.line(&Line::End)

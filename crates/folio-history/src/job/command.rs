@@ -111,7 +111,7 @@ impl JobHeader {
                 self.state = JobState::Queued;
             }
             JobCommand::Expire => self.end(too_old(), now),
-            _ if self.state != JobState::Running => return Err(conflict("the job does not run")),
+            _ if self.state != JobState::Running => return Err(Error::version_conflict("the job does not run")),
             JobCommand::Begin { item } => self.begin(item, now)?,
             JobCommand::Finish { item, result } => self.finish(item, result, now)?,
             JobCommand::Postpone { item } => {
@@ -151,7 +151,7 @@ impl JobHeader {
         match &self.state {
             JobState::Queued | JobState::Running => {}
             JobState::Waiting { retry_at, .. } if *retry_at <= now => {}
-            _ => return Err(conflict("the job waits or is paused")),
+            _ => return Err(Error::version_conflict("the job waits or is paused")),
         }
         self.release_items(self.state == JobState::Running);
         self.epoch += 1;
@@ -167,7 +167,7 @@ impl JobHeader {
 
     fn begin(&mut self, index: usize, now: Timestamp) -> Result<()> {
         let item = self.items.get_mut(index).filter(|item| item.state == ItemState::Pending);
-        let item = item.ok_or_else(|| conflict("the item is not pending"))?;
+        let item = item.ok_or_else(|| Error::version_conflict("the item is not pending"))?;
         item.state = ItemState::Running;
         item.attempt = item.attempt.saturating_add(1);
         item.steps = None;
@@ -194,7 +194,7 @@ impl JobHeader {
 
     fn running_item(&mut self, index: usize) -> Result<&mut JobItem> {
         let item = self.items.get_mut(index).filter(|item| item.state == ItemState::Running);
-        item.ok_or_else(|| conflict("no attempt of the item runs"))
+        item.ok_or_else(|| Error::version_conflict("no attempt of the item runs"))
     }
 
     /// Returns true if an item of the current page has not ended.
@@ -264,10 +264,6 @@ impl super::JobItem {
 fn stored(error: Error) -> Error {
     let message: String = error.message.chars().take(JOB_MESSAGE_CHARS).collect();
     Error { message, ..Error::new(error.code, error.reason, "") }
-}
-
-fn conflict(message: &str) -> Error {
-    Error::new(Code::Aborted, Reason::VersionConflict, message)
 }
 
 fn expired(message: &str) -> Error {

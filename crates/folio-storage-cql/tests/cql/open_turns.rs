@@ -10,7 +10,7 @@ use folio_storage::{OpenTurnStore, Stores};
 use folio_storage_cql::{CqlStore, Options};
 use folio_testkit::{Simulated, wait_for};
 use folio_types::{
-    Code, Environment, Error, Incarnation, OrgId, Principal, Reason, Result, Role, System, ThreadId, Timestamp, TurnId,
+    Environment, Error, Incarnation, OrgId, Principal, Reason, Result, Role, System, ThreadId, Timestamp, TurnId,
     UserId,
 };
 use futures::StreamExt as _;
@@ -169,7 +169,7 @@ impl Environment for Ahead {
     }
 
     fn checked_now(&self) -> Result<Timestamp> {
-        let error = || Error::new(Code::Unavailable, Reason::StoreUnavailable, "the clock is wrong");
+        let error = || Error::unavailable(Reason::StoreUnavailable, "the clock is wrong");
         if self.is_detected { Err(error()) } else { Ok(self.now()) }
     }
 }
@@ -211,7 +211,7 @@ impl Environment for Jumping {
     fn checked_now(&self) -> Result<Timestamp> {
         let read = self.now();
         let is_right = read < System.now() + MONTH / 2;
-        let error = || Error::new(Code::Unavailable, Reason::StoreUnavailable, "the clock is wrong");
+        let error = || Error::unavailable(Reason::StoreUnavailable, "the clock is wrong");
         is_right.then_some(read).ok_or_else(error)
     }
 }

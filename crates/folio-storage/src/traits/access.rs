@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use folio_resources::{Member, MemberWrite};
-use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, TokenId, UserId};
+use folio_types::{Error, OrgId, Reason, Result, Timestamp, TokenId, UserId};
 
 use super::{ConditionalRow, RowStore};
 use crate::value::{Stored, TokenUse, decode, encode};
@@ -15,18 +15,12 @@ pub const MEMBERS_MAX: usize = 10_000;
 
 pub fn quota_exceeded(what: &str, limit: impl Display) -> Error {
     let message = format!("the organization has reached its limit of {limit} {what}; remove some before adding one");
-    Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, message)
+    Error::exhausted(Reason::QuotaExceeded, message)
 }
 
 /// Members of organizations, and the last uses of their tokens. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct AccessStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for AccessStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AccessStore")
-    }
-}
 
 impl AccessStore {
     pub fn new(rows: Arc<dyn RowStore>) -> Self {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use folio_resources::Session;
-use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, TokenId, UserId};
+use folio_types::{Error, OrgId, Reason, Result, Timestamp, TokenId, UserId};
 
 use super::RowStore;
 use crate::value::{Stored, UserOrganization, decode, encode};
@@ -18,14 +18,8 @@ use crate::value::{Stored, UserOrganization, decode, encode};
 pub const USER_ORGANIZATIONS_MAX: usize = 1_000;
 
 /// The sessions and organizations of users. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct AccountStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for AccountStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AccountStore")
-    }
-}
 
 fn group<T: Stored>(user: &UserId) -> String {
     format!("{}/{user}", T::KIND)
@@ -85,7 +79,7 @@ impl AccountStore {
         if stored.len() >= USER_ORGANIZATIONS_MAX {
             let message =
                 format!("a user belongs to at most {USER_ORGANIZATIONS_MAX} organizations, including left ones");
-            return Err(Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, message));
+            return Err(Error::exhausted(Reason::QuotaExceeded, message));
         }
         let row = encode(&UserOrganization { org: org.clone() })?;
         self.0.put(&OrgId::platform(), &group::<UserOrganization>(user), org.as_str(), row).await

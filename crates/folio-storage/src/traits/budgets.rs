@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use folio_credit::Budget;
-use folio_types::{BudgetPart, BudgetRoot, BudgetUse, Code, Error, OrgId, Reason, Result};
+use folio_types::{BudgetPart, BudgetRoot, BudgetUse, Error, OrgId, Result};
 
 use super::{ConditionalRow, RowStore};
 use crate::value::{Stored as _, decode, encode};
@@ -32,14 +32,8 @@ fn number_of(root: &BudgetRoot) -> u32 {
 }
 
 /// The budgets of organizations. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct BudgetStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for BudgetStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BudgetStore")
-    }
-}
 
 impl BudgetStore {
     pub fn new(rows: Arc<dyn RowStore>) -> Self {
@@ -76,7 +70,7 @@ impl BudgetStore {
             }
         }
         let message = "too many concurrent changes of a credit budget; retry";
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 
     /// Returns the budget of a root. None: no call was paid from it.

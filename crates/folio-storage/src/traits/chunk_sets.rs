@@ -40,14 +40,8 @@ fn group_of(document: &DocumentId) -> String {
 }
 
 /// The records of generated chunks. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ChunkSetStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for ChunkSetStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ChunkSetStore")
-    }
-}
 
 impl ChunkSetStore {
     pub fn new(rows: Arc<dyn RowStore>) -> Self {

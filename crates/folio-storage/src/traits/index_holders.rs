@@ -14,14 +14,8 @@ use crate::value::{IndexHolder, Stored as _, decode, encode};
 const ATTEMPTS: usize = 8;
 
 /// The holders of indexes. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct IndexHolderStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for IndexHolderStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("IndexHolderStore")
-    }
-}
 
 fn group() -> String {
     IndexHolder::KIND.to_owned()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use folio_history::job::{JobHeader, JobPage};
-use folio_types::{Code, Error, JobId, OrgId, Reason, Result};
+use folio_types::{Error, JobId, OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::{ConditionalRow, RowStore};
@@ -15,14 +15,8 @@ const ATTEMPTS: usize = 8;
 const WRITES_AT_ONCE: usize = 16;
 
 /// The pages of jobs, except the page in the header. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct JobPageStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for JobPageStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("JobPageStore")
-    }
-}
 
 fn group(job: &JobId) -> String {
     format!("{}/{job}", JobPage::KIND)
@@ -108,6 +102,6 @@ impl JobPageStore {
             }
         }
         let message = format!("too many concurrent changes of a page of the job {}; retry", header.id);
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 }

@@ -100,14 +100,8 @@ fn missing_row(since: Timestamp, identity: &LinkKey) -> String {
 }
 
 /// The links of organizations. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct LinkStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for LinkStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LinkStore")
-    }
-}
 
 impl LinkStore {
     pub fn new(rows: Arc<dyn RowStore>) -> Self {

@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use folio_types::limits::{IMAGE_THREADS_MAX, MODEL_IMAGE_BYTES};
 use folio_types::message::MessageImage;
 use folio_types::{
-    BlobId, BlobKey, Code, Digest, DocumentId, Error, MessageImageId, OrgId, Reason, Result, ThreadId, Timestamp,
+    BlobId, BlobKey, Digest, DocumentId, Error, MessageImageId, OrgId, Reason, Result, ThreadId, Timestamp,
     UnknownFields, UserId,
 };
 
@@ -107,7 +107,7 @@ impl MessageImageStore {
             bytes.extend_from_slice(&chunk);
             if bytes.len() > MODEL_IMAGE_BYTES {
                 let message = format!("the image {image} has more than {MODEL_IMAGE_BYTES} bytes");
-                return Err(Error::new(Code::DataLoss, Reason::StoredFormat, message));
+                return Err(Error::stored_format(message));
             }
         }
         Ok(Some(bytes.freeze()))
@@ -222,6 +222,6 @@ impl MessageImageStore {
             }
         }
         let message = "too many concurrent changes of the threads of an image; retry";
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 }

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use folio_types::{Code, Digest, DocumentId, Error, JobId, OrgId, Reason, Result};
+use folio_types::{Digest, DocumentId, Error, JobId, OrgId, Reason, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::{ConditionalRow, RowStore};
@@ -53,14 +53,8 @@ pub enum PassagesWritten {
 }
 
 /// Passages of organizations. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct PassageStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for PassageStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PassageStore")
-    }
-}
 
 /// Returns the bucket of a document's head: the first two digits of the digest of its id.
 fn bucket_of(document: &DocumentId) -> u8 {
@@ -108,7 +102,7 @@ fn check(head: &PassageHead, passages: &[StoredPassage]) -> Result<()> {
 
 fn too_many_writes(document: &DocumentId) -> Error {
     let message = format!("too many concurrent writes of the passages of {document}; retry");
-    Error::new(Code::Aborted, Reason::VersionConflict, message)
+    Error::version_conflict(message)
 }
 
 impl PassageStore {

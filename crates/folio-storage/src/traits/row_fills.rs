@@ -9,7 +9,7 @@ use super::{ConditionalRow, RowStore};
 use crate::value::{RowFill, Stored as _, decode, encode};
 
 /// The newest attempts. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct RowFillStore(Arc<dyn RowStore>);
 
 /// The attempt that was recorded last for a row.
@@ -18,12 +18,6 @@ pub struct LastRowFill {
     pub fill: RowFill,
     /// The stored value, which the next record replaces.
     stored: Vec<u8>,
-}
-
-impl std::fmt::Debug for RowFillStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("RowFillStore")
-    }
 }
 
 fn group(document: &DocumentId) -> String {

@@ -56,6 +56,12 @@ pub trait RowStore: Send + Sync {
     }
 }
 
+impl std::fmt::Debug for dyn RowStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RowStore")
+    }
+}
+
 /// Rows in memory, for tests of writes that meet.
 #[cfg(test)]
 pub(crate) mod memory {

@@ -56,14 +56,8 @@ fn key_of(section: Option<u32>) -> String {
 }
 
 /// The summaries of documents. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct SummaryStore(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for SummaryStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SummaryStore")
-    }
-}
 
 impl SummaryStore {
     pub fn new(rows: Arc<dyn RowStore>) -> Self {

@@ -57,14 +57,8 @@ fn group_of_document(document: &DocumentId) -> String {
 }
 
 /// The cached vectors of organizations. Cheap to clone.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct VectorCache(Arc<dyn RowStore>);
-
-impl std::fmt::Debug for VectorCache {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("VectorCache")
-    }
-}
 
 impl VectorCache {
     pub fn new(rows: Arc<dyn RowStore>) -> Self {

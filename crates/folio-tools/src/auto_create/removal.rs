@@ -116,7 +116,7 @@ impl Removal<'_> {
             }
         }
         let message = format!("the {} {id} was changed concurrently", R::KIND);
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 }
 

@@ -19,7 +19,7 @@ use folio_resources::{
 use folio_types::op::{Expected, OpKey, OpState, Target, Write, WriteOutcome};
 use folio_types::profile::{AUTO_CREATE_PROFILE, Subject};
 use folio_types::{
-    Code, Digest, DocumentId, Error, JobId, OrgId, Principal, ProposalId, Reason, Result, ThreadId, Timestamp,
+    Digest, DocumentId, Error, JobId, OrgId, Principal, ProposalId, Reason, Result, ThreadId, Timestamp,
 };
 use serde_json::{Value, json};
 
@@ -296,7 +296,7 @@ pub(super) async fn store(
         && !matches!(row.state, OpState::Done(_))
     {
         let message = "another process closed the write of the proposal";
-        return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+        return Err(Error::version_conflict(message));
     }
     let stored = proposals.get(org, &run.proposal).await?;
     stored.map(|stored| outcome(&stored)).ok_or_else(|| Error::not_found("proposal", &run.proposal))

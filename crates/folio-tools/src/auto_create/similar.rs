@@ -3,7 +3,7 @@
 use folio_history::job::{ItemRun, Steps};
 use folio_resources::{Extraction, ExtractionChange, ProposalOutcome, ProposedResources, Resource as _};
 use folio_types::op::{Expected, OpKey, OpState, Write, WriteOutcome};
-use folio_types::{Code, Digest, Error, ExtractionId, Principal, Reason, RequestId, Result};
+use folio_types::{Digest, Error, ExtractionId, Principal, RequestId, Result};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -54,7 +54,7 @@ pub async fn propose_similar(
             && !matches!(row.state, OpState::Done(_))
         {
             let message = "another process closed the write of the extraction";
-            return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+            return Err(Error::version_conflict(message));
         }
     }
     let found = extractions.get(org, &id).await?.ok_or_else(|| Error::not_found("extraction", &id))?;

@@ -7,8 +7,8 @@ use folio_storage::Stores;
 use folio_types::op::{Expected, OpKey, OpRow, OpState, Target, Write, WriteOutcome};
 use folio_types::profile::Subject;
 use folio_types::{
-    BudgetPart, CallId, Code, Digest, DocumentId, Error, ExtractionId, JobId, OrgId, Principal, Reason, RequestId,
-    Result, ThreadId,
+    BudgetPart, CallId, Digest, DocumentId, Error, ExtractionId, JobId, OrgId, Principal, Reason, RequestId, Result,
+    ThreadId,
 };
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -178,7 +178,7 @@ async fn begin(
     let stored = resources.stores.threads.create(NewThread { budget_part, ..new_thread }).await?;
     if stored.subject != Some(Subject::Extraction(id.clone())) {
         let message = "the document got another text while the run of the agent began";
-        return Err(Error::new(Code::Aborted, Reason::VersionConflict, message));
+        return Err(Error::version_conflict(message));
     }
     Ok(ExtractionChange::Begin(Box::new(new_agent_extraction(found.id, prompt, model)), thread))
 }
@@ -230,7 +230,7 @@ fn check_done(row: &OpRow, digest: &Digest) -> Result<()> {
         OpState::Done(_) => Err(Error::request_id_conflict()),
         OpState::Conflict | OpState::Aborted => {
             let message = "another process closed the write of the extraction";
-            Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+            Err(Error::version_conflict(message))
         }
     }
 }

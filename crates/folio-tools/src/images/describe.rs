@@ -243,7 +243,7 @@ async fn store(
             stores.image_annotations().remove_earlier(org, id, newest, at).await?;
             let message =
                 "the text of the document was extracted again while its images were described; repeat the call";
-            Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+            Err(Error::version_conflict(message))
         }
         Some(_) => Ok(annotation),
     }

@@ -9,7 +9,7 @@ use folio_types::TurnId;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{check_members, only_document, row_of};
+use super::{check_members, only_document};
 use crate::document_text::check_ready;
 use crate::extraction::{CheckedQuotes, PageQuote, check_quotes, stated_confidence, stated_quote};
 use crate::tool::{CallContext, ToolError};
@@ -50,15 +50,8 @@ pub(super) const CONFIDENCE: &str = "Your confidence, a number from 0.0 to 1.0."
 pub(super) const CITATION: &str =
     "page (number), and quote: 3 to 500 characters of that page, copied exactly, that contain the value.";
 
-/// The checked cells of a call.
-#[derive(Debug)]
-pub(super) struct CheckedCells {
-    /// None: the document has no row.
-    pub(super) row: Option<StackRow>,
-    pub(super) change: StackRowChange,
-}
-
-/// Checks cells of a document against the columns, the row and the text of the document.
+/// Returns the write of cells of a document, which are checked against the columns, the row and the text of the document. `row`:
+/// None if the document has no row.
 ///
 /// # Errors
 /// `ForModel` with all problems of the call.
@@ -66,14 +59,14 @@ pub(super) async fn checked(
     context: &CallContext,
     stack: &Stack,
     document: &Document,
+    row: Option<&StackRow>,
     arguments: &[CellArgument],
-) -> Result<CheckedCells, ToolError> {
+) -> Result<StackRowChange, ToolError> {
     if stack.columns.is_empty() {
         let text = format!("The table has no columns. Call {} first.", super::DEFINE_COLUMNS);
         return Err(ToolError::ForModel(text));
     }
     check_ready(document)?;
-    let row = row_of(context, stack, &document.id).await?;
     // The start of an item has checked the members.
     if row.is_none() && only_document(context).is_none() {
         check_members(&context.resources.stores, &context.principal.org, stack).await?;
@@ -82,7 +75,7 @@ pub(super) async fn checked(
     let (mut cells, mut quotes, mut problems) = (Vec::new(), BTreeMap::new(), Vec::new());
     let mut data = Map::new();
     for argument in arguments {
-        match cell(stack, (row.as_ref(), only_missing), argument) {
+        match cell(stack, (row, only_missing), argument) {
             Ok((column, cell, quote)) => {
                 let is_repeated = cells.iter().any(|other: &FilledCell| other.column == cell.column);
                 if is_repeated {
@@ -113,15 +106,14 @@ pub(super) async fn checked(
             cell.citation = Some(Box::new(citation));
         }
     }
-    let change = StackRowChange::Fill {
+    Ok(StackRowChange::Fill {
         stack: stack.id.clone(),
         document: document.id.clone(),
         cells,
         columns: stack.columns.clone(),
         rule: stack.review_rule.clone(),
         text_generation: document.text_generation,
-    };
-    Ok(CheckedCells { row, change })
+    })
 }
 
 /// Returns the column and the value of a cell, and its quote. `only_missing`: the turn of an item of a filling job, which writes only

@@ -1,7 +1,7 @@
 //! The tools `extract_row` and `update_cell`.
 
 use async_trait::async_trait;
-use folio_resources::{Resource as _, StackRow, StackRowChange, StackRowId};
+use folio_resources::{Document, Resource as _, Stack, StackRow, StackRowChange, StackRowId};
 use folio_types::op::{Expected, OpResult, Target};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -84,6 +84,21 @@ impl CellCall for UpdateCell {
 /// The write of a [`CellCall`].
 struct CellWrite<C>(C);
 
+impl<C: CellCall> CellWrite<C> {
+    /// Reads the stack of the turn, the document of the call, and its row. None: the document has no row.
+    async fn read(&self, context: &CallContext) -> Result<(Stack, Document, Option<StackRow>), ToolError> {
+        let stack = of_turn(context).await?;
+        let document = document_of(context, &stack, self.0.document()).await?;
+        let row = row_of(context, &stack, &document.id).await?;
+        Ok((stack, document, row))
+    }
+}
+
+/// Returns the version of the row that a write expects.
+fn expected(row: Option<&StackRow>) -> Expected {
+    row.map_or(Expected::Absent, |row| Expected::Version(row.version))
+}
+
 #[async_trait]
 impl<C: CellCall> WriteCall for CellWrite<C> {
     type Target = StackRow;
@@ -93,23 +108,18 @@ impl<C: CellCall> WriteCall for CellWrite<C> {
     }
 
     async fn plan(&self, context: &CallContext) -> Result<Plan, ToolError> {
-        let stack = of_turn(context).await?;
-        let document = document_of(context, &stack, self.0.document()).await?;
-        let row = cells::checked(context, &stack, &document, self.0.cells()).await?.row;
-        let expected = row.map_or(Expected::Absent, |row| Expected::Version(row.version));
+        let (stack, document, row) = self.read(context).await?;
+        cells::checked(context, &stack, &document, row.as_ref(), self.0.cells()).await?;
         let target = StackRow::target(&StackRowId::of(&stack.id, &document.id));
-        Ok(Plan { target, expected, resolved: Value::Null })
+        Ok(Plan { target, expected: expected(row.as_ref()), resolved: Value::Null })
     }
 
     async fn change(self, context: &CallContext, plan: &Plan) -> Result<StackRowChange, ToolError> {
-        let stack = of_turn(context).await?;
-        let document = document_of(context, &stack, self.0.document()).await?;
-        let row = row_of(context, &stack, &document.id).await?;
-        let expected = row.map_or(Expected::Absent, |row| Expected::Version(row.version));
-        if expected != plan.expected {
+        let (stack, document, row) = self.read(context).await?;
+        if expected(row.as_ref()) != plan.expected {
             return Err(ToolError::Conflict);
         }
-        Ok(cells::checked(context, &stack, &document, self.0.cells()).await?.change)
+        cells::checked(context, &stack, &document, row.as_ref(), self.0.cells()).await
     }
 
     fn output(_: &Target, _: OpResult, arguments: &Value) -> ToolOutput {
@@ -118,9 +128,7 @@ impl<C: CellCall> WriteCall for CellWrite<C> {
     }
 
     async fn conflict(&self, context: &CallContext) -> Option<String> {
-        let stack = of_turn(context).await.ok()?;
-        let document = document_of(context, &stack, self.0.document()).await.ok()?;
-        let row = row_of(context, &stack, &document.id).await.ok()?;
+        let (stack, _, row) = self.read(context).await.ok()?;
         let columns: Vec<&str> = self.0.cells().iter().map(|cell| cell.column.as_str()).collect();
         let values = current_values(&stack, row.as_ref(), &columns);
         Some(format!("The row changed meanwhile, so nothing was written.{values} Decide again."))

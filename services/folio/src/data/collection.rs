@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::document::{self, entry};
 use super::output::View;
-use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, tag, time};
+use super::{
+    DataArguments, ItemArguments, ListArguments, collect, deleted, present, set_fields, tag, time, update_mask,
+};
 use crate::client::{Client, answer};
 use crate::names::{self, Choice};
 
@@ -86,14 +88,13 @@ pub(crate) struct Documents {
 
 impl Update {
     /// Returns the names of the fields to change.
-    fn fields(&self) -> Vec<String> {
-        let fields = [
+    fn fields(&self) -> Vec<&'static str> {
+        set_fields(&[
             ("name", self.name.is_some()),
             ("description", self.description.is_some()),
             ("tag_ids", self.no_tags || !self.tags.is_empty()),
             ("metadata", self.no_metadata || !self.metadata.is_empty()),
-        ];
-        fields.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| (*name).to_owned()).collect()
+        ])
     }
 }
 
@@ -155,9 +156,9 @@ async fn make(client: &Client, create: &Create) -> Result<View> {
 }
 
 async fn change(client: &Client, update: &Update) -> Result<View> {
-    let paths = update.fields();
+    let fields = update.fields();
     ensure!(
-        !paths.is_empty(),
+        !fields.is_empty(),
         "nothing to change: pass --name, --description, --tag, --no-tags, --metadata or --no-metadata"
     );
     let collection = v1::Collection {
@@ -170,7 +171,7 @@ async fn change(client: &Client, update: &Update) -> Result<View> {
     };
     let request = v1::UpdateCollectionRequest {
         collection: Some(collection),
-        update_mask: Some(prost_types::FieldMask { paths }),
+        update_mask: update_mask(&fields),
         ..Default::default()
     };
     let changed = answer(client.collections().update_collection(request)).await?;

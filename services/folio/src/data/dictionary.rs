@@ -7,13 +7,12 @@ use folio_operations::dictionary_import::IMPORT_BYTES;
 use folio_proto::v1;
 use folio_resources::DictionaryEntryId;
 use folio_types::counted;
-use prost_types::FieldMask;
 use serde_json::{Value, json};
 
 use super::dictionary_question;
 use super::export::Destination;
 use super::output::View;
-use super::{DataArguments, StoresArguments, collect, deleted, present, read_text, time};
+use super::{DataArguments, StoresArguments, collect, deleted, present, read_text, set_fields, time, update_mask};
 use crate::client::{Client, answer, explain};
 use crate::names::quoted;
 use crate::{documents, names};
@@ -244,19 +243,18 @@ async fn write(client: &Client, set: &Set) -> Result<View> {
         let created = answer(client.dictionary().create_dictionary_entry(request)).await?;
         return Ok(View::one(row(&present(created.dictionary_entry)?)));
     };
-    let changed = [
+    let fields = set_fields(&[
         ("term", true),
         ("expansion", true),
         ("provenance", true),
         ("disambiguation", set.disambiguation.is_some()),
         ("tags", !set.tags.is_empty()),
         ("source_document_ids", !set.sources.is_empty()),
-    ];
-    let paths = changed.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| (*name).to_owned()).collect();
+    ]);
     let (dictionary_entry_id, etag) = (stored.dictionary_entry_id, stored.etag);
     let request = v1::UpdateDictionaryEntryRequest {
         dictionary_entry: Some(v1::DictionaryEntry { dictionary_entry_id, etag, ..entry }),
-        update_mask: Some(FieldMask { paths }),
+        update_mask: update_mask(&fields),
         ..Default::default()
     };
     let updated = answer(client.dictionary().update_dictionary_entry(request)).await?;

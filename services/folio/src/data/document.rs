@@ -14,7 +14,7 @@ use super::organization::Switch;
 use super::output::View;
 use super::{
     DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, document_structure, present, tag,
-    time,
+    time, update_mask,
 };
 use crate::client::{Client, answer, explain};
 use crate::documents::{self, NewFile};
@@ -321,7 +321,7 @@ async fn change_tags(client: &Client, change: &Tag) -> Result<View> {
     };
     let request = v1::UpdateDocumentRequest {
         document: Some(document),
-        update_mask: Some(prost_types::FieldMask { paths: vec!["tag_ids".to_owned()] }),
+        update_mask: update_mask(&["tag_ids"]),
         ..Default::default()
     };
     Ok(View::one(row(&present(answer(client.documents().update_document(request)).await?.document)?)))

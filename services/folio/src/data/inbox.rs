@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
-use folio_client::Update;
+use anyhow::Result;
 use folio_proto::v1;
 use serde_json::{Map, Value, json};
 use v1::inbox_item::Subject;
@@ -11,8 +10,8 @@ use v1::watch_inbox_response::Change;
 
 use super::job::word;
 use super::output::{Format, View};
-use super::{DataArguments, collect, time};
-use crate::client::{APPROVALS_INCOMPLETE, Client, RECONNECTING, answer, explain_error};
+use super::{DataArguments, collect, time, watched};
+use crate::client::{APPROVALS_INCOMPLETE, Client, answer};
 use crate::terminal::{note, stdout_closed, write_stdout};
 
 #[derive(Debug, clap::Args)]
@@ -95,15 +94,7 @@ async fn watch(client: &Client, arguments: &Arguments) -> Result<View> {
     let (mut waiting, mut is_first) = (Waiting::default(), true);
     let mut changes = client.watch_inbox(&arguments.filter());
     loop {
-        let change = match changes.next_update().await {
-            Ok(Update::Message(message)) => message.change,
-            Ok(Update::Reconnecting) => {
-                note(RECONNECTING);
-                None
-            }
-            Err(error) if error.is_interruption() => bail!("the connection is lost; start the command again"),
-            Err(error) => return Err(explain_error(&error)),
-        };
+        let change = watched(changes.next_update().await)?.and_then(|message| message.change);
         if let Some(row) = change.and_then(|change| waiting.apply(change)) {
             write_stdout(&line(row, arguments.data.format(), is_first))?;
             is_first = false;

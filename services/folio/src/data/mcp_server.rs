@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, collect, deleted, parsed, present, time};
+use super::{DataArguments, collect, deleted, parsed, present, set_fields, time, update_mask};
 use crate::client::{Client, answer};
 use crate::secret_input;
 
@@ -218,28 +218,22 @@ async fn read_oauth(oauth: &OAuth) -> Result<Option<v1::McpOAuth>> {
 
 async fn change(client: &Client, update: &Update) -> Result<View> {
     let mcp_server_id = find(client, &update.mcp_server).await?.mcp_server_id;
-    let mut server = v1::McpServer { mcp_server_id, ..v1::McpServer::default() };
-    let mut paths = Vec::new();
-    if let Some(name) = &update.name {
-        server.name.clone_from(name);
-        paths.push("name");
-    }
-    if let Some(url) = &update.url {
-        server.url.clone_from(url);
-        paths.push("url");
-    }
-    if update.bearer || update.no_bearer {
-        server.token = read_token(update.bearer).await?;
-        paths.push("token");
-    }
-    server.oauth = read_oauth(&update.oauth).await?;
-    if server.oauth.is_some() || update.no_oauth {
-        paths.push("oauth");
-    }
-    if paths.is_empty() {
-        bail!("nothing to change: pass --name, --url, --bearer, --no-bearer, --oauth or --no-oauth");
-    }
-    write(client, server, &paths).await
+    let server = v1::McpServer {
+        mcp_server_id,
+        name: update.name.clone().unwrap_or_default(),
+        url: update.url.clone().unwrap_or_default(),
+        token: read_token(update.bearer).await?,
+        oauth: read_oauth(&update.oauth).await?,
+        ..v1::McpServer::default()
+    };
+    let fields = set_fields(&[
+        ("name", update.name.is_some()),
+        ("url", update.url.is_some()),
+        ("token", update.bearer || update.no_bearer),
+        ("oauth", server.oauth.is_some() || update.no_oauth),
+    ]);
+    ensure!(!fields.is_empty(), "nothing to change: pass --name, --url, --bearer, --no-bearer, --oauth or --no-oauth");
+    write(client, server, &fields).await
 }
 
 async fn set_enabled(client: &Client, what: &str, enabled: bool) -> Result<View> {
@@ -249,12 +243,8 @@ async fn set_enabled(client: &Client, what: &str, enabled: bool) -> Result<View>
 
 /// Changes the named fields of a server, and returns the changed server.
 async fn write(client: &Client, server: v1::McpServer, fields: &[&str]) -> Result<View> {
-    let paths = fields.iter().map(|field| (*field).to_owned()).collect();
-    let request = v1::UpdateMcpServerRequest {
-        mcp_server: Some(server),
-        update_mask: Some(prost_types::FieldMask { paths }),
-        ..Default::default()
-    };
+    let request =
+        v1::UpdateMcpServerRequest { mcp_server: Some(server), update_mask: update_mask(fields), ..Default::default() };
     let changed = answer(client.mcp_servers().update_mcp_server(request)).await?.mcp_server;
     Ok(View::one(row(&present(changed)?)))
 }

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, time, user};
+use super::{
+    DataArguments, ItemArguments, ListArguments, collect, deleted, present, set_fields, time, update_mask, user,
+};
 use crate::client::{Client, answer};
 use crate::names::{self, Choice};
 use crate::token::Role;
@@ -85,25 +87,24 @@ async fn make(client: &Client, add: &Add) -> Result<View> {
 }
 
 async fn change(client: &Client, update: &Update) -> Result<View> {
-    let (member, paths) = changes(update);
-    ensure!(!paths.is_empty(), "nothing to change: pass --name or --role");
+    let (member, fields) = changes(update);
+    ensure!(!fields.is_empty(), "nothing to change: pass --name or --role");
     let request = v1::UpdateMemberRequest {
         member: Some(v1::Member { user_id: id(client, &update.item, names::choose).await?, ..member }),
-        update_mask: Some(prost_types::FieldMask { paths }),
+        update_mask: update_mask(&fields),
         ..Default::default()
     };
     Ok(View::one(row(&present(answer(client.organizations().update_member(request)).await?.member)?)))
 }
 
 /// Returns the new values, and the names of the changed fields.
-fn changes(update: &Update) -> (v1::Member, Vec<String>) {
+fn changes(update: &Update) -> (v1::Member, Vec<&'static str>) {
     let member = v1::Member {
         name: update.name.clone().unwrap_or_default(),
         role: update.role.map_or(v1::Role::Unspecified, v1::Role::from).into(),
         ..v1::Member::default()
     };
-    let set = [("name", update.name.is_some()), ("role", update.role.is_some())];
-    (member, set.into_iter().filter(|(_, is_set)| *is_set).map(|(path, _)| path.to_owned()).collect())
+    (member, set_fields(&[("name", update.name.is_some()), ("role", update.role.is_some())]))
 }
 
 async fn remove(client: &Client, what: &str) -> Result<View> {

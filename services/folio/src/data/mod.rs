@@ -45,14 +45,15 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use folio_client::Update;
 use folio_process::signals::shutdown_on_signal;
 use folio_types::{Code, Reason, counted};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::{Flags, set};
-use crate::client::{Client, ServerArguments, Sourced, connect};
+use crate::client::{Client, RECONNECTING, ServerArguments, Sourced, connect, explain_error};
 use crate::endpoint::TlsArguments;
 use crate::local_endpoint;
 use crate::server::{self, Server, TOKEN_FILE};
@@ -320,6 +321,29 @@ fn with_review(columns: &[&'static str], rows: &[Value]) -> Vec<&'static str> {
     let is_pending =
         rows.iter().any(|row| row.get("review").and_then(Value::as_str).is_some_and(|mark| !mark.is_empty()));
     columns.iter().copied().chain(is_pending.then_some("review")).collect()
+}
+
+/// Returns the message of a stream that the client restores. None: the connection broke, which is noted.
+fn watched<T>(update: folio_client::Result<Update<T>>) -> Result<Option<T>> {
+    match update {
+        Ok(Update::Message(message)) => Ok(Some(message)),
+        Ok(Update::Reconnecting) => {
+            note(RECONNECTING);
+            Ok(None)
+        }
+        Err(error) if error.is_interruption() => bail!("the connection is lost; start the command again"),
+        Err(error) => Err(explain_error(&error)),
+    }
+}
+
+/// Returns the names of the fields that are set.
+fn set_fields(fields: &[(&'static str, bool)]) -> Vec<&'static str> {
+    fields.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect()
+}
+
+/// Returns the mask of an update of the named fields.
+fn update_mask(fields: &[&str]) -> Option<prost_types::FieldMask> {
+    Some(prost_types::FieldMask { paths: fields.iter().map(|name| (*name).to_owned()).collect() })
 }
 
 /// Returns the result of a deletion.

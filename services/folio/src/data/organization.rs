@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, ListArguments, collect, deleted, present, time, user};
+use super::{DataArguments, ListArguments, collect, deleted, present, set_fields, time, update_mask, user};
 use crate::client::{Client, answer};
 use crate::terminal::note;
 
@@ -168,13 +168,13 @@ async fn show(client: &Client) -> Result<View> {
 }
 
 async fn change(client: &Client, update: &Update) -> Result<View> {
-    let (organization, paths) = changes(update);
-    if paths.is_empty() {
+    let (organization, fields) = changes(update);
+    if fields.is_empty() {
         bail!("nothing to change: pass a setting such as --name or --auto-create");
     }
     let request = v1::UpdateOrganizationRequest {
         organization: Some(organization),
-        update_mask: Some(prost_types::FieldMask { paths }),
+        update_mask: update_mask(&fields),
         ..Default::default()
     };
     let changed = answer(client.organizations().update_organization(request)).await?;
@@ -182,7 +182,7 @@ async fn change(client: &Client, update: &Update) -> Result<View> {
 }
 
 /// Returns the new values, and the names of the changed fields.
-fn changes(update: &Update) -> (v1::Organization, Vec<String>) {
+fn changes(update: &Update) -> (v1::Organization, Vec<&'static str>) {
     let organization = v1::Organization {
         name: update.name.clone().unwrap_or_default(),
         thread_retention_days: update.thread_retention_days.unwrap_or_default(),
@@ -192,16 +192,15 @@ fn changes(update: &Update) -> (v1::Organization, Vec<String>) {
         ingestion: update.ingestion.map_or(v1::IngestionMode::Unspecified, Into::into).into(),
         ..v1::Organization::default()
     };
-    let set = [
+    let fields = set_fields(&[
         ("name", update.name.is_some()),
         ("thread_retention_days", update.thread_retention_days.is_some()),
         ("tag_runs_disabled", update.tag_runs.is_some()),
         ("tag_batch_documents", update.tag_batch_documents.is_some()),
         ("auto_create", update.auto_create.is_some()),
         ("ingestion", update.ingestion.is_some()),
-    ];
-    let paths = set.into_iter().filter(|(_, is_set)| *is_set).map(|(path, _)| path.to_owned());
-    (organization, paths.collect())
+    ]);
+    (organization, fields)
 }
 
 fn row(organization: &v1::Organization) -> Value {
@@ -228,7 +227,7 @@ mod tests {
         update: Update,
     }
 
-    fn changed(flags: &[&str]) -> (Value, Vec<String>) {
+    fn changed(flags: &[&str]) -> (Value, Vec<&'static str>) {
         let line = Line::try_parse_from([&["update"], flags].concat()).unwrap();
         let (organization, paths) = changes(&line.update);
         (row(&organization), paths)
@@ -241,9 +240,9 @@ mod tests {
         assert_eq!((&values["tag_runs"], &values["tag_batch_documents"]), (&json!("on"), &json!(0)));
         assert_eq!(paths, ["tag_runs_disabled", "tag_batch_documents"]);
         let (values, paths) = changed(&["--auto-create", "on"]);
-        assert_eq!((&values["auto_create"], paths), (&json!("on"), vec!["auto_create".to_owned()]));
+        assert_eq!((&values["auto_create"], paths), (&json!("on"), vec!["auto_create"]));
         let (values, paths) = changed(&["--ingestion", "fast"]);
-        assert_eq!((&values["ingestion"], paths), (&json!("fast"), vec!["ingestion".to_owned()]));
+        assert_eq!((&values["ingestion"], paths), (&json!("fast"), vec!["ingestion"]));
         let (values, paths) = changed(&["--tag-runs", "off", "--name", "Acme", "--thread-retention-days", "30"]);
         assert_eq!((&values["tag_runs"], &values["name"]), (&json!("off"), &json!("Acme")));
         assert_eq!(paths, ["name", "thread_retention_days", "tag_runs_disabled"]);

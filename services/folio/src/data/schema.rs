@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::output::View;
 use super::{
     DataArguments, ItemArguments, ListArguments, collect, deleted, parsed, pending_review, present, read_text, time,
-    with_review,
+    update_mask, with_review,
 };
 use crate::client::{Client, answer};
 use crate::documents;
@@ -112,7 +112,7 @@ async fn set_rule(client: &Client, rule: &Rule) -> Result<View> {
     let schema = v1::Schema { schema_id: revision.schema_id, review_rule, ..v1::Schema::default() };
     let request = v1::UpdateSchemaRequest {
         schema: Some(schema),
-        update_mask: Some(prost_types::FieldMask { paths: vec!["review_rule".to_owned()] }),
+        update_mask: update_mask(&["review_rule"]),
         ..Default::default()
     };
     Ok(View::one(row(&present(answer(client.schemas().update_schema(request)).await?.schema)?)))

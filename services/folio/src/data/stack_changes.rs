@@ -2,21 +2,19 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use folio_client::Update;
+use anyhow::{Context as _, Result, ensure};
 use folio_proto::v1;
 use folio_resources::NewColumn;
-use prost_types::FieldMask;
 use serde_json::{Map, Value, json};
 use v1::watch_table_response::Change;
 
 use super::job::word;
 use super::output::{Format, View};
 use super::stack::{self, COLUMNS_BYTES, Row};
-use super::{DataArguments, parsed, present, read_text, stack_text, tag, time};
-use crate::client::{Client, RECONNECTING, answer, explain_error};
+use super::{DataArguments, parsed, present, read_text, stack_text, tag, time, update_mask, watched};
+use crate::client::{Client, answer};
 use crate::names;
-use crate::terminal::{note, stdout_closed, write_stdout};
+use crate::terminal::{stdout_closed, write_stdout};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Changes {
@@ -103,11 +101,7 @@ pub(super) async fn update(changes: Changes) -> Result<()> {
 async fn change(client: &Client, changes: &Changes) -> Result<View> {
     let (stack, paths) = changed(client, changes).await?;
     ensure!(!paths.is_empty(), "nothing to change; folio stack update --help lists the options");
-    let request = v1::UpdateStackRequest {
-        stack: Some(stack),
-        update_mask: Some(FieldMask { paths: paths.into_iter().map(str::to_owned).collect() }),
-        ..Default::default()
-    };
+    let request = v1::UpdateStackRequest { stack: Some(stack), update_mask: update_mask(&paths), ..Default::default() };
     Ok(stack_text::view(&present(answer(client.stacks().update_stack(request)).await?.stack)?))
 }
 
@@ -218,15 +212,7 @@ async fn follow(client: &Client, watch: &Watch) -> Result<View> {
     let stack_id = stack::id(client, &watch.stack, names::choose).await?;
     let (mut changes, mut printed) = (client.watch_table(&stack_id), Printed::default());
     loop {
-        let change = match changes.next_update().await {
-            Ok(Update::Message(message)) => message.change,
-            Ok(Update::Reconnecting) => {
-                note(RECONNECTING);
-                None
-            }
-            Err(error) if error.is_interruption() => bail!("the connection is lost; start the command again"),
-            Err(error) => return Err(explain_error(&error)),
-        };
+        let change = watched(changes.next_update().await)?.and_then(|message| message.change);
         if let Some(line) = change.and_then(|change| printed.line(&change, watch.data.format())) {
             write_stdout(&line)?;
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::organization::Switch;
 use super::output::View;
-use super::{DataArguments, ListArguments, collect, deleted, present, time};
+use super::{DataArguments, ListArguments, collect, deleted, present, set_fields, time, update_mask};
 use crate::client::{Client, answer};
 use crate::{names, secret_input};
 
@@ -141,27 +141,26 @@ async fn make(client: &Client, create: &Create) -> Result<View> {
 }
 
 async fn change(client: &Client, update: &Update) -> Result<View> {
-    let (user, paths) = changes(update);
-    if paths.is_empty() {
+    let (user, fields) = changes(update);
+    if fields.is_empty() {
         bail!("nothing to change: pass --email, --name or --platform");
     }
     let user = Some(v1::User { user_id: find(client, &update.user).await?.user_id, ..user });
-    let update_mask = Some(prost_types::FieldMask { paths });
-    let request = v1::UpdateUserRequest { user, update_mask, ..Default::default() };
+    let request = v1::UpdateUserRequest { user, update_mask: update_mask(&fields), ..Default::default() };
     Ok(View::one(row(&present(answer(client.users().update_user(request)).await?.user)?)))
 }
 
 /// Returns the new values, and the names of the changed fields.
-fn changes(update: &Update) -> (v1::User, Vec<String>) {
+fn changes(update: &Update) -> (v1::User, Vec<&'static str>) {
     let user = v1::User {
         email: update.email.clone().unwrap_or_default(),
         name: update.name.clone().unwrap_or_default(),
         platform: update.platform == Some(Switch::On),
         ..v1::User::default()
     };
-    let set =
+    let fields =
         [("email", update.email.is_some()), ("name", update.name.is_some()), ("platform", update.platform.is_some())];
-    (user, set.into_iter().filter(|(_, is_set)| *is_set).map(|(path, _)| path.to_owned()).collect())
+    (user, set_fields(&fields))
 }
 
 async fn reset_password(client: &Client, reset: &ResetPassword) -> Result<View> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, collect, deleted, parsed, present, time};
+use super::{DataArguments, collect, deleted, parsed, present, set_fields, time, update_mask};
 use crate::client::{Client, answer};
 use crate::progress::Progress;
 use crate::secret_input;
@@ -216,27 +216,22 @@ async fn read_secret(secret: &SecretArguments) -> Result<String> {
 }
 
 async fn change(client: &Client, update: &Update) -> Result<View> {
-    let mut endpoint = v1::WebhookEndpoint {
-        webhook_endpoint_id: id(client, &update.endpoint).await?,
+    let fields = set_fields(&[
+        ("url", update.url.is_some()),
+        ("event_types", !update.events.is_empty()),
+        ("secret", update.secret.secret || update.secret.unsigned),
+    ]);
+    ensure!(!fields.is_empty(), "nothing to change: pass --url, --event, --secret or --unsigned");
+    let webhook_endpoint_id = id(client, &update.endpoint).await?;
+    let secret = if fields.contains(&"secret") { read_secret(&update.secret).await? } else { String::new() };
+    let endpoint = v1::WebhookEndpoint {
+        webhook_endpoint_id,
+        url: update.url.clone().unwrap_or_default(),
+        event_types: update.events.clone(),
+        secret,
         ..v1::WebhookEndpoint::default()
     };
-    let mut paths = Vec::new();
-    if let Some(url) = &update.url {
-        endpoint.url.clone_from(url);
-        paths.push("url");
-    }
-    if !update.events.is_empty() {
-        endpoint.event_types.clone_from(&update.events);
-        paths.push("event_types");
-    }
-    if update.secret.secret || update.secret.unsigned {
-        endpoint.secret = read_secret(&update.secret).await?;
-        paths.push("secret");
-    }
-    if paths.is_empty() {
-        bail!("nothing to change: pass --url, --event, --secret or --unsigned");
-    }
-    let changed = write(client, endpoint, &paths).await?;
+    let changed = write(client, endpoint, &fields).await?;
     warn_of_unknown(&update.events);
     Ok(changed)
 }
@@ -266,10 +261,9 @@ async fn set_enabled(client: &Client, what: &str, enabled: bool) -> Result<View>
 
 /// Changes the named fields of an endpoint, and returns the changed endpoint.
 async fn write(client: &Client, endpoint: v1::WebhookEndpoint, fields: &[&str]) -> Result<View> {
-    let paths = fields.iter().map(|field| (*field).to_owned()).collect();
     let request = v1::UpdateWebhookEndpointRequest {
         webhook_endpoint: Some(endpoint),
-        update_mask: Some(prost_types::FieldMask { paths }),
+        update_mask: update_mask(fields),
         ..Default::default()
     };
     let changed = answer(client.webhooks().update_webhook_endpoint(request)).await?.webhook_endpoint;

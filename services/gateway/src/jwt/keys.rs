@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_types::token::Token;
-use folio_types::{Code, Error, Reason, Result};
+use folio_types::{Error, Reason, Result};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Header};
 use reqwest::Url;
@@ -147,7 +147,7 @@ impl Keys {
             Some(set) => set.find(header).ok_or_else(Token::refused),
             None => {
                 let message = "the keys of the token's issuer cannot be read";
-                Err(Error::new(Code::Unavailable, Reason::IssuerUnavailable, message).retry_after(self.refetch))
+                Err(Error::unavailable(Reason::IssuerUnavailable, message).retry_after(self.refetch))
             }
         }
     }

@@ -8,7 +8,7 @@ use folio_operations::documents::{
 };
 use folio_resources::{Document, TextState};
 use folio_storage::value::PageText;
-use folio_types::{Code, DocumentId, Error, Reason, Result, Timestamp};
+use folio_types::{DocumentId, Error, Result, Timestamp};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use http::header::CACHE_CONTROL;
 use serde::{Deserialize, Serialize};
@@ -179,7 +179,7 @@ fn pages(client: Client, request: GetDocumentText, first: DocumentText) -> impl 
 
 fn changed() -> Error {
     let message = "the text of the document was extracted again meanwhile; retry";
-    Error::new(Code::Aborted, Reason::VersionConflict, message)
+    Error::version_conflict(message)
 }
 
 /// Reads the beginning of a text. Error: status 404 with this text if it has no such page.

@@ -10,7 +10,7 @@ use tonic::Request;
 use v1::audit_service_server::AuditService;
 
 use super::handler::read;
-use super::{Api, ResponseStream, RpcResult, bounded_stream, list_request, period, total_size};
+use super::{Api, ResponseStream, RpcResult, list_request, period, total_size};
 
 #[tonic::async_trait]
 impl AuditService for Api {
@@ -40,7 +40,7 @@ impl AuditService for Api {
                 let lines: String = entries?.iter().map(line).collect::<Result<_>>()?;
                 Ok(v1::DownloadAuditEntriesResponse { json_lines: lines })
             });
-            bounded_stream(lines, self.transfer_limits(), self.drain_ended.clone())
+            self.transfer(lines)
         };
         self.call(request, call, response).await
     }

@@ -22,7 +22,7 @@ use tonic::Request;
 use v1::dictionary_service_server::DictionaryService;
 
 use super::handler::{change, delete, get, list, read};
-use super::{Api, ResponseStream, RpcResult, bounded_stream};
+use super::{Api, ResponseStream, RpcResult};
 
 #[tonic::async_trait]
 impl DictionaryService for Api {
@@ -192,10 +192,9 @@ impl DictionaryService for Api {
         let call = |request: v1::ExportDictionaryRequest| {
             Ok(Call::new(ExportDictionary { filter: request.filter, format: format(request.format)? }))
         };
-        let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
         let response = |content: Content| {
             let chunks = content.into_stream().map_ok(|chunk| v1::ExportDictionaryResponse { chunk: chunk.into() });
-            bounded_stream(chunks, limits, drain_ended)
+            self.transfer(chunks)
         };
         self.call(request, call, response).await
     }

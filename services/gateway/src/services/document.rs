@@ -23,7 +23,7 @@ use v1::watch_document_response::Change;
 
 use super::document_structure::{image, link, section, section_id, table};
 use super::handler::{change, delete, get, read};
-use super::{Api, ResponseStream, RpcResult, bounded_stream, caller, grid, list_request, total_size};
+use super::{Api, ResponseStream, RpcResult, caller, grid, list_request, total_size};
 
 #[tonic::async_trait]
 impl DocumentService for Api {
@@ -55,12 +55,11 @@ impl DocumentService for Api {
             };
             Ok(Call::new(DownloadDocument { document_id: fields::id("document_id", &request.document_id)?, form }))
         };
-        let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
         let response = |Download { document, content }: Download| {
             let first = futures::stream::once(async move { Ok(Part::Document((&document).into())) });
             let chunks = content.into_stream().map_ok(|chunk| Part::Chunk(chunk.into()));
             let parts = first.chain(chunks).map_ok(|part| v1::DownloadDocumentResponse { part: Some(part) });
-            bounded_stream(parts, limits, drain_ended)
+            self.transfer(parts)
         };
         self.call(request, call, response).await
     }
@@ -150,10 +149,9 @@ impl DocumentService for Api {
             let image = PageImage::new(request.page, request.dpi, image_format("format", request.format)?)?;
             Ok(Call::new(GetPageImage { document_id, image }))
         };
-        let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
         let response = |content: Content| {
             let chunks = content.into_stream().map_ok(|chunk| v1::GetPageImageResponse { chunk: chunk.into() });
-            bounded_stream(chunks, limits, drain_ended)
+            self.transfer(chunks)
         };
         self.call(request, call, response).await
     }
@@ -231,10 +229,9 @@ impl DocumentService for Api {
         let call = |request: v1::GetDocumentImageRequest| {
             Ok(Call::new(GetDocumentImage { image_id: fields::id("image_id", &request.image_id)? }))
         };
-        let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
         let response = |content: Content| {
             let chunks = content.into_stream().map_ok(|chunk| v1::GetDocumentImageResponse { chunk: chunk.into() });
-            bounded_stream(chunks, limits, drain_ended)
+            self.transfer(chunks)
         };
         self.call(request, call, response).await
     }

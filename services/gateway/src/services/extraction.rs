@@ -190,10 +190,9 @@ impl ExtractionService for Api {
                 has_citations: request.include_citations,
             }))
         };
-        let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
         let response = |content: Content| {
             let chunks = content.into_stream().map_ok(|chunk| v1::DownloadExtractionsResponse { chunk: chunk.into() });
-            bounded_stream(chunks, limits, drain_ended)
+            self.transfer(chunks)
         };
         self.call(request, call, response).await
     }

@@ -35,7 +35,6 @@ mod usage;
 mod user;
 mod webhook_endpoint;
 
-use bytes::Bytes;
 use folio_cluster::{LimitedStream, Shutdown, StreamLimits, draining, limited};
 use folio_operations::{Call, Caller, Operation, Operations};
 use folio_proto::{status, v1};
@@ -216,12 +215,12 @@ impl Api {
         bounded_stream(source, self.event_limits(), self.drain_ended.clone())
     }
 
-    /// Bounds the bytes that a REST route streams.
-    pub(crate) fn transfer(
+    /// Bounds the stream of a download.
+    pub(crate) fn transfer<T: Send + 'static>(
         &self,
-        chunks: impl Stream<Item = Result<Bytes>> + Send + 'static,
-    ) -> BoxStream<'static, Result<Bytes, Status>> {
-        bounded_stream(chunks, self.transfer_limits(), self.drain_ended.clone())
+        items: impl Stream<Item = Result<T>> + Send + 'static,
+    ) -> BoxStream<'static, Result<T, Status>> {
+        bounded_stream(items, self.transfer_limits(), self.drain_ended.clone())
     }
 
     fn transfer_limits(&self) -> StreamLimits {

@@ -22,7 +22,7 @@ use v1::stack_service_server::StackService;
 
 use super::handler::{change, delete, list, read};
 use super::job::to_proto as job_to_proto;
-use super::{Api, ResponseStream, RpcResult, bounded_stream};
+use super::{Api, ResponseStream, RpcResult};
 
 /// Maximum size of a value in a request: that of a cell, and the space for another spelling of its characters.
 const VALUE_BYTES: usize = 6 * CELL_BYTES;
@@ -204,10 +204,9 @@ impl StackService for Api {
                 has_details: request.include_details,
             }))
         };
-        let (limits, drain_ended) = (self.transfer_limits(), self.drain_ended.clone());
         let response = |content: Content| {
             let chunks = content.into_stream().map_ok(|chunk| v1::ExportTableResponse { chunk: chunk.into() });
-            bounded_stream(chunks, limits, drain_ended)
+            self.transfer(chunks)
         };
         self.call(request, call, response).await
     }

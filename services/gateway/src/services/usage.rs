@@ -11,7 +11,7 @@ use tonic::{Request, Response};
 use v1::usage_service_server::UsageService;
 
 use super::handler::read;
-use super::{Api, ResponseStream, RpcResult, bounded_stream, credit, period};
+use super::{Api, ResponseStream, RpcResult, credit, period};
 
 #[tonic::async_trait]
 impl UsageService for Api {
@@ -55,7 +55,7 @@ impl UsageService for Api {
             let entries = records.map(|records| {
                 records.map(|records| v1::DownloadUsageResponse { entries: records.into_iter().map(entry).collect() })
             });
-            bounded_stream(entries, self.transfer_limits(), self.drain_ended.clone())
+            self.transfer(entries)
         };
         self.call(request, call, response).await
     }

@@ -16,7 +16,7 @@ use folio_types::limits::{DAY, JOB_OPEN_MAX};
 use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
 use folio_types::profile::{EXTRACTION_PROFILE, Subject};
 use folio_types::{
-    Code, Digest, DocumentId, Error, ExtractionId, JobId, Principal, PromptRevId, Reason, Result, ThreadId, Timestamp,
+    Digest, DocumentId, Error, ExtractionId, JobId, Principal, PromptRevId, Reason, Result, ThreadId, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -183,7 +183,7 @@ pub async fn end_run(
         }
     }
     let message = format!("extraction {id} was changed concurrently");
-    Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+    Err(Error::version_conflict(message))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use folio_resources::SchemaRevision;
 use folio_storage::value::PageText;
 use folio_types::message::Usage;
 use folio_types::notation::Style;
-use folio_types::{Code, Error, Reason, Result};
+use folio_types::{Error, Result};
 
 use super::super::evidence::pages_of;
 use super::super::examples::{self, Example};
@@ -72,7 +72,7 @@ impl Run<'_> {
             return Ok(pages);
         }
         let message = "the text of the document changed during the extraction; repeat the extraction";
-        Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        Err(Error::version_conflict(message))
     }
 
     /// Selects examples for a document with one window: the whole answer of an example does not suit a part of a document.
