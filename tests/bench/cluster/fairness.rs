@@ -4,29 +4,32 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use llm_sim::LlmSim;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::processes::{Cluster, Stores};
 use crate::client::{chat, together, upload};
-use crate::fairness::{AIM, added_percent, millis};
+use crate::fairness::{AIM, added_percent, millis, slow_model};
 use crate::format::{Aims, Percentiles};
 
 const NODES: usize = 2;
-/// Concurrent model calls of each node. Small, so that the calls and not the CPU of this machine are the bottleneck.
-const PERMITS: usize = 4;
+/// Concurrent model calls of each node. Small, so that the calls and not the CPU of this machine are the bottleneck. A turn
+/// of the quiet tenant waits for the end of one call of the other: on average a `PERMITS`-th of a call.
+const PERMITS: usize = 8;
+/// Median latency of the model. The 99th percentile is 3.2 times as long.
+const MEDIAN_MS: f64 = 400.0;
 /// Concurrent turns of the flooding tenant, as a multiple of the permits of all nodes.
 const FLOOD: usize = 4;
 /// Concurrent turns of the quiet tenant.
-const QUIET: usize = 2;
+const QUIET: usize = 4;
 /// Numbers of the tenants.
 const QUIET_TENANT: usize = 0;
 const LOUD_TENANT: usize = 1;
 
 /// Measures this number of turns of the quiet tenant alone and during the flood.
-pub(crate) async fn measure(turns: usize, sim: &LlmSim, aims: &mut Aims) -> Result<Value> {
+pub(crate) async fn measure(turns: usize, aims: &mut Aims) -> Result<Value> {
     let stores = Stores::start()?;
+    let sim = slow_model(MEDIAN_MS).await?;
     let (permits, base_url) = (PERMITS.to_string(), sim.url());
     let variables = [
         ("FOLIO_MODELS__DEFAULT_MODEL", "scripted"),
