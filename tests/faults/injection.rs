@@ -55,14 +55,14 @@ const STARTED_WITHIN: Duration = Duration::from_secs(30);
 /// Offset of a wrong clock: a month in seconds.
 const CLOCK_OFFSET: &str = "2678400";
 
-/// A change of a fault in the order of time.
+/// The begin or the end of a fault.
 enum Step {
     Begin,
     End,
 }
 
-/// Injects the faults of an incident and repairs their damage. Records in `refusals` during which time the faults end connections of
-/// gateways. Returns the number of faults. `failpoints`: the choice for `NodeKilledAtStep`, at least one.
+/// Injects the faults of an incident and repairs their damage. Records in `refusals` when faults end connections of a
+/// gateway. Returns the number of faults. `failpoints`: the choice for `NodeKilledAtStep`, at least one.
 pub(super) async fn inject(
     cluster: &mut Cluster,
     servers: &mut Servers,

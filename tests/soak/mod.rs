@@ -42,7 +42,7 @@ const SAMPLES_MIN: u32 = 12;
 const WARM_UP: Duration = Duration::from_secs(20 * 60);
 /// Minimum duration of a long run.
 const LONG_RUN: Duration = Duration::from_secs(60 * 60);
-/// The first part of a shorter run is not evaluated, where the run is divided into this number of parts.
+/// Number of equal parts of a shorter run, of which the first one is not evaluated.
 const WARM_UP_PARTS: u32 = 6;
 
 /// Settings of the processes: pauses expire, and deletions are cleaned up, in less time than [`WARM_UP`].

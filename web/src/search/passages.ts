@@ -69,7 +69,7 @@ export interface ModelAnswer {
   readonly gaps: readonly string[];
 }
 
-/** A part of a text, and if it matches the query. */
+/** A part of a text that matches the query (`isMatch`), or does not. */
 export interface TextPart {
   readonly text: string;
   readonly isMatch: boolean;

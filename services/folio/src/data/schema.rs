@@ -20,7 +20,7 @@ use crate::names::{self, Choice};
 pub(crate) enum Command {
     /// List schemas with their newest revisions, newest first.
     List(ListArguments),
-    /// Print a revision of a schema (by the id of a schema or its name: the newest one), and the review rule of the schema.
+    /// Print a schema with its review rule: by the id or the name of a schema, with its newest revision, or by the id of a revision.
     Show(ItemArguments),
     /// Create a schema, or a revision of the schema with this name.
     Create(Create),
