@@ -1,4 +1,5 @@
-//! Summary of the turns and jobs of a run: calls of tools that succeeded, ends of turns and jobs, and the delay of expired ends.
+//! Summary of the turns and jobs of a run: successful calls of tools, ends of turns and jobs, and the longest delay between the
+//! expiry of a pause and the end of its turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,21 +12,21 @@ use jiff::SignedDuration;
 
 use super::checker::{Evidence, ObservedAggregate, ObservedJob, ObservedThread};
 
-/// Work of which a complete run has some: the batches of a client, the runs by tags, the proposals, the runs of the extraction
-/// agent, the summaries of conversations, and the answers of the assistant.
+/// Kinds of work that a complete run contains at least once: batches of a client, runs by tags, proposals, runs of the extraction
+/// agent, summaries of conversations, and answers of the assistant.
 const WORK: [&str; 6] = ["batch", "run by a tag", "proposal", "run of the agent", SUMMARY, ANSWER];
 const SUMMARY: &str = "summary";
 const ANSWER: &str = "answer of the assistant";
 
-/// Contents of the journals and jobs of a run.
+/// Counts of the contents of the journals and jobs of a run.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
-    /// Successful calls of each tool that writes.
+    /// Number of successful calls of each tool that writes.
     writes: BTreeMap<String, usize>,
     ends: BTreeMap<&'static str, usize>,
-    /// Ended jobs by their kind and state, and open ones.
+    /// Number of jobs by their kind and final state, or `open`.
     jobs: BTreeMap<String, usize>,
-    /// Successful work of each kind.
+    /// Number of successes of each kind of [`WORK`].
     work: BTreeMap<&'static str, usize>,
     /// The longest time from the expiry of a pause to the end of its turn, with the turn and the time of the end.
     latest_expiry: Option<(SignedDuration, TurnId, Timestamp)>,
@@ -93,7 +94,7 @@ impl Coverage {
         }
     }
 
-    /// Returns the tools that write of which no call succeeded, and the kinds of work that no job completed.
+    /// Returns a message for each tool that writes without a successful call, and for each kind of work that was never completed.
     pub(super) fn unused(&self) -> Vec<String> {
         let tools = self.writes.iter().filter(|(_, calls)| **calls == 0);
         let work = self.work.iter().filter(|(_, count)| **count == 0);
@@ -107,7 +108,7 @@ impl fmt::Display for Coverage {
         let Self { writes, ends, jobs, work, latest_expiry } = self;
         write!(f, "successful writes: {writes:?}; ends: {ends:?}; jobs: {jobs:?}, {work:?}")?;
         let Some((late, turn, at)) = latest_expiry else { return Ok(()) };
-        write!(f, "; {turn} expired latest, {:.1} s after its pause, at {at}", late.as_secs_f64())
+        write!(f, "; longest delay of an expiry: {turn} ended {:.1} s after it, at {at}", late.as_secs_f64())
     }
 }
 
@@ -115,7 +116,7 @@ impl fmt::Display for Coverage {
 fn tools_that_write() -> BTreeSet<String> {
     let registry = Registry::standard().expect("the registry is valid");
     let profile = registry.profile("document").expect("a profile");
-    // A call of an MCP server has no effect in the stores, and a test of its own.
+    // A call of an MCP server changes nothing in the stores, and another test covers it.
     let is_covered = |spec: &&ToolSpec| spec.access == Access::ReadWrite && spec.name != "write_to_server";
     profile.specs().filter(is_covered).map(|spec| spec.name.to_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! Injection of faults into a running cluster.
+//! Injects faults into a running cluster.
 
 use std::time::Duration;
 
@@ -48,20 +48,21 @@ pub(super) const PAGE_STEPS: &[&str] = &["advance:before", "advance:after"];
 
 /// Timeout for a process to reach its failpoint.
 const REACHED_WITHIN: Duration = Duration::from_secs(6);
-/// Timeout for a process to exit after SIGTERM: the time limit of a drain, and twice that for its stores.
+/// Timeout for a process to exit after SIGTERM. It covers the time limit of a drain and the time in which the stores close.
 const EXITED_WITHIN: Duration = Duration::from_secs(20);
 /// Timeout for a process to start after all faults of an incident ended.
 const STARTED_WITHIN: Duration = Duration::from_secs(30);
 /// Offset of a wrong clock: a month in seconds.
 const CLOCK_OFFSET: &str = "2678400";
 
+/// The begin or the end of a fault.
 enum Step {
     Begin,
     End,
 }
 
-/// Injects the faults of an incident and repairs their damage. Records the gateways whose connections they end. Returns
-/// the number of faults. `failpoints`: those for `NodeKilledAtStep`, at least one.
+/// Injects the faults of an incident and repairs their damage. Records in `refusals` when faults end connections of a
+/// gateway. Returns the number of faults. `failpoints`: the choice for `NodeKilledAtStep`, at least one.
 pub(super) async fn inject(
     cluster: &mut Cluster,
     servers: &mut Servers,
@@ -91,7 +92,7 @@ pub(super) async fn inject(
             Step::End => down.push(fault),
         }
     }
-    // A process exits if its store does not answer during the start.
+    // A process could not start while another fault stopped its store: it starts now, after all faults.
     for fault in down {
         restart(process(cluster, fault)).await?;
         disturbed_gateway(fault, numbers).into_iter().for_each(|gateway| refusals.end_disturbance(gateway));
@@ -166,7 +167,7 @@ async fn end(cluster: &mut Cluster, servers: &mut Servers, fault: Fault, failpoi
         Kind::ResponsesLost => {
             let proxy = &member(cluster, fault).cql;
             proxy.set(Mode::Cut);
-            // In this time the connections with the responses are closed.
+            // Within this time the proxy closes the connections whose responses were lost.
             tokio::time::sleep(Duration::from_millis(100)).await;
             proxy.set(Mode::Pass);
         }
@@ -176,7 +177,7 @@ async fn end(cluster: &mut Cluster, servers: &mut Servers, fault: Fault, failpoi
     Ok(true)
 }
 
-/// Returns the process that the fault ends.
+/// Returns the process that a fault ends: a gateway or a node.
 fn process(cluster: &mut Cluster, fault: Fault) -> &mut Member {
     match fault.kind {
         Kind::GatewayKilled => gateway(cluster, fault),
@@ -194,7 +195,7 @@ fn gateway(cluster: &mut Cluster, fault: Fault) -> &mut Member {
     &mut cluster.gateways[fault.target % gateways]
 }
 
-/// Returns a node or a gateway.
+/// Returns the node or the gateway that a fault targets. The numbers of the gateways follow those of the nodes.
 fn member(cluster: &mut Cluster, fault: Fault) -> &mut Member {
     let all = cluster.nodes.len() + cluster.gateways.len();
     let mut members = cluster.nodes.iter_mut().chain(&mut cluster.gateways);

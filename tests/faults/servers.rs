@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use folio_test_servers::{Cassandra, CassandraNode, Redis};
 
-/// Redis and CQL servers. All functions block.
+/// The Redis server and the CQL servers. All functions block.
 #[derive(Debug)]
 pub(super) struct Servers {
     pub(super) redis: Redis,
@@ -13,15 +13,16 @@ pub(super) struct Servers {
 
 impl Servers {
     pub(super) fn start(nodes: usize) -> Result<Self> {
-        let cql = Cassandra::start(nodes).context("the CQL server")?;
-        Ok(Self { redis: Redis::start().context("Redis")?, cql, nodes })
+        let cql = Cassandra::start(nodes).context("cannot start the CQL servers")?;
+        Ok(Self { redis: Redis::start().context("cannot start Redis")?, cql, nodes })
     }
 
-    /// Returns a CQL server by a number that may exceed their number.
+    /// Returns the CQL server that a fault targets. `target` may exceed the number of servers: the remainder counts.
     pub(super) fn cql(&mut self, target: usize) -> Result<&mut CassandraNode> {
-        self.cql.node(target % self.nodes).context("a CQL node")
+        self.cql.node(target % self.nodes).context("the CQL server does not exist")
     }
 
+    /// Kills the CQL server that a fault targets, and starts it again after a time.
     pub(super) fn restart_cql(&mut self, target: usize, lasts: std::time::Duration) -> Result<()> {
         let node = self.cql(target)?;
         node.kill();

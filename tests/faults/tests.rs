@@ -1,21 +1,22 @@
-//! Random faults with a short duration. `cargo xtask chaos` runs the same program longer.
+//! Short runs of the programs that inject random faults. `cargo xtask chaos`, `batch`, `stack`, `ingestions` and `outage` run them
+//! longer.
 
 use std::process::{Command, Output};
 use std::sync::{PoisonError, RwLock};
 
 use folio_tests::harness::process::binary;
 
-/// Minimum numbers of the short run. They take less than a minute on two idle cores.
+/// Minimum numbers of faults and approvals of the short run, which takes less than a minute on two idle cores.
 const FAULTS: usize = 12;
 const APPROVALS: usize = 120;
-/// Number of documents of the short batch and of the short ingestion, and the minimum number of faults meanwhile.
+/// Number of documents of the short batch, stack and ingestion, and the minimum number of faults during each.
 const DOCUMENTS: usize = 20;
 const BATCH_FAULTS: usize = 3;
 
-/// Locked exclusively by the test with three CQL servers, and by the batch and the ingestion, which need the machine for themselves.
+/// Locked exclusively by the tests that need the machine for themselves: the one with three CQL servers, batch, stack and ingestion.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// Suspends a CQL server for 8 s. `cargo xtask outage` suspends it for longer and kills it.
+/// Suspends a CQL server for 8 s during approvals. `cargo xtask outage` suspends the server longer, and also kills it.
 fn outage(arguments: &[&str]) {
     let seed = folio_testkit::seed().to_string();
     let output = Command::new(binary("outage"))
@@ -91,7 +92,7 @@ fn invariant_3_each_document_of_an_ingestion_under_random_faults_has_one_generat
     assert!(faults >= BATCH_FAULTS, "{faults} faults");
 }
 
-/// Returns the numbers in the last line that a program printed.
+/// Returns the numbers in the last line that a program printed, such as `turns 12, approvals 120`. Fails if the program failed.
 fn numbers<const N: usize>(output: &Output) -> [usize; N] {
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}");

@@ -34,7 +34,7 @@ use crate::harness::cluster::{Cluster, Setup};
 const NODES: usize = 2;
 const GATEWAYS: usize = 2;
 
-/// Interval between two samples, and its share of a short run.
+/// Interval between two samples. A short run has a shorter interval, so that it has [`SAMPLES_MIN`] samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 const SAMPLES_MIN: u32 = 12;
 /// Time of a long run that is not evaluated: caches drop entries that were idle for 10 to 12 minutes, so that the memory
@@ -42,7 +42,7 @@ const SAMPLES_MIN: u32 = 12;
 const WARM_UP: Duration = Duration::from_secs(20 * 60);
 /// Minimum duration of a long run.
 const LONG_RUN: Duration = Duration::from_secs(60 * 60);
-/// Part of a shorter run that is not evaluated.
+/// Number of equal parts of a shorter run, of which the first one is not evaluated.
 const WARM_UP_PARTS: u32 = 6;
 
 /// Settings of the processes: pauses expire, and deletions are cleaned up, in less time than [`WARM_UP`].
@@ -77,13 +77,14 @@ impl Plan {
     }
 }
 
+/// The result of a run: the series of samples with their verdicts, and the errors of the clients.
 #[derive(Debug)]
 pub struct Report {
     duration: Duration,
     counts: Counts,
     samples: usize,
     verdicts: Vec<(Series, Verdict)>,
-    /// Failed calls of the clients, which are not expected, because no fault is injected.
+    /// Errors of the clients' calls. Each is a violation, because no fault is injected.
     errors: Vec<String>,
 }
 

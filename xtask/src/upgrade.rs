@@ -16,7 +16,7 @@ const OLDEST_COMMIT: &str = "5af66a6a3a01ec490711e0043a5c53828c1424c2";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The old version: a tag, a branch or a commit. In a repository without the tag v0.1.0, this name means its commit.
+    /// The old version: a tag, a branch or a commit. Without the tag v0.1.0 in the repository, `v0.1.0` means the tagged commit.
     #[arg(long, value_name = "REVISION", default_value = OLDEST)]
     from: String,
     /// Profile of both builds.
@@ -73,13 +73,13 @@ fn commit(revision: &str) -> Result<String> {
     )
 }
 
-/// Returns the names under which git may know a revision, in the order in which they are tried.
+/// Returns the names under which git may find a revision, in the order in which they are tried.
 fn names(revision: &str) -> Vec<&str> {
     let commit = (revision == OLDEST).then_some(OLDEST_COMMIT);
     std::iter::once(revision).chain(commit).collect()
 }
 
-/// Writes the files of a commit into a folder. An interrupted call leaves no folder of this name.
+/// Writes the files of a commit into a folder. The folder exists only after a complete export.
 fn export(commit: &str, folder: &Path) -> Result<()> {
     let partial = folder.with_extension("partial");
     if partial.exists() {

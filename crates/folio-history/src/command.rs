@@ -24,7 +24,7 @@ pub struct ChatCommand {
     pub ephemeral: bool,
     /// The messages with which a new ephemeral thread starts. Empty for other chats.
     pub history: Vec<Message>,
-    /// Not blank.
+    /// The message of the user, which is not blank.
     pub text: String,
     /// Referenced schemas, prompts and tags.
     pub mentions: Vec<Mention>,
@@ -151,7 +151,7 @@ pub struct CreateThreadCommand {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RenameThreadCommand {
     pub thread: ThreadId,
-    /// Not empty.
+    /// The new title, which is not empty.
     pub title: String,
     /// Idempotency key. None: the request is not idempotent.
     pub request_id: Option<RequestId>,

@@ -70,10 +70,10 @@ pub struct RoundNode {
 /// The end of a node, which its last round records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEnd {
-    /// The checked answer. None: a node of the kind [`NodeKind::Memory`] gave none.
+    /// The checked answer. None: a node of the kind [`NodeKind::Memory`] ended without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
-    /// True if the answer is the default of the node, because the model violated its type twice.
+    /// True if the model violated the type of the answer twice, so that the node ended with its default answer, if it has one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_default: bool,
     /// The chosen node. None: the turn ends.

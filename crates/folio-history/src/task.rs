@@ -89,7 +89,7 @@ pub struct ThreadTask {
     /// Tools whose calls wait for a decision in a turn above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_tools: Vec<String>,
-    /// Those of the waiting tools whose calls only the policy permits in advance.
+    /// The part of `waiting_tools` whose calls only the policy permits in advance.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policy_tools: Vec<String>,
 }

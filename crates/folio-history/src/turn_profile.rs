@@ -44,9 +44,9 @@ pub struct TurnProfile {
     pub version: u32,
     /// Tools that the turn may call, in the order of the profile.
     pub tools: Arc<[String]>,
-    /// Those of the tools whose calls wait for a decision, unless the policy or the options permit them.
+    /// The part of `tools` whose calls wait for a decision, unless the policy or the options permit them in advance.
     pub waiting_tools: Arc<[String]>,
-    /// Those of the waiting tools whose calls only the policy permits in advance: the options do not.
+    /// The part of `waiting_tools` whose calls only the policy, and not the options, permits in advance.
     #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
     pub policy_tools: Arc<[String]>,
     /// Resource that the turn is about.

@@ -54,7 +54,7 @@ pub enum Gap {
 /// The use of a part of the index by a search.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PartUse {
-    /// True: the part ranked passages. The part considered all passages only if `gaps` is empty.
+    /// True if the part ranked passages. The part considered all passages only if `gaps` is empty.
     pub is_used: bool,
     pub gaps: Vec<Gap>,
 }

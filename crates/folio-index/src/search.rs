@@ -34,7 +34,7 @@ impl DocumentRule {
     }
 }
 
-/// Conditions on passages, all of which apply. The default matches every passage.
+/// Conditions on passages, all of which must hold. The default matches every passage.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Filter {
     /// Passages of any of these documents. None: of all documents. Empty: no passage matches.

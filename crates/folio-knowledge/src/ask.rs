@@ -70,7 +70,7 @@ pub struct AnswerCitation {
     pub page: u32,
     /// Words of the passage.
     pub quote: String,
-    /// The words of the passage, one rectangle for each page. Empty: their positions are unknown.
+    /// The rectangles around the words of the passage, one for each page. Empty: the positions are unknown.
     pub areas: Vec<PassageArea>,
 }
 
@@ -87,7 +87,7 @@ pub struct Answer {
     pub passages: u32,
     /// The model. None: no passage was found, so that no model was called.
     pub model: Option<String>,
-    /// The use of the parts of the search.
+    /// The outcomes of the parts of the search.
     pub lexical: SearchPart,
     pub dense: SearchPart,
     pub rerank: Option<SearchPart>,

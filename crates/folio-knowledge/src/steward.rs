@@ -81,7 +81,7 @@ pub struct StewardRun {
 pub struct StewardReport {
     /// Terms that the dictionary contained.
     pub known: usize,
-    /// Those of the known terms whose meaning no person confirmed.
+    /// The part of the known terms whose meaning no person confirmed.
     pub unconfirmed: usize,
     /// Terms whose meaning the model inferred. They have new entries.
     pub inferred: usize,

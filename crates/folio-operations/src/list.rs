@@ -103,7 +103,7 @@ pub enum SortKeys {
     CreateTime,
     Name,
     CreateTimeAndName,
-    /// Also the time of the last update, which [`is_by_update`] finds: no index has this order.
+    /// The keys `create_time`, `title` and `update_time`. No index has the order by `update_time`, which [`is_by_update`] detects.
     CreateTimeAndTitle,
     /// This field, ascending only.
     Ascending(&'static str),

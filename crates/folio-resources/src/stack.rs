@@ -24,11 +24,11 @@ pub const STACK_DESCRIPTION_CHARS: usize = 2_000;
 pub enum StackMembers {
     /// These documents, in order. A document may have been deleted.
     Documents(Vec<DocumentId>),
-    /// Each document that fulfills the rule, also a later one.
+    /// Each document that fulfills the rule, including documents that are uploaded later.
     Rule(MemberRule),
 }
 
-/// Selects documents. All conditions must hold, and there is at least one.
+/// A rule that selects the documents that fulfill all of its conditions. A rule has at least one condition.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MemberRule {
     /// The document has all of these tags.
@@ -93,7 +93,7 @@ pub struct AutoFill {
     pub credit_budget: Option<u64>,
 }
 
-/// The statement that a table is complete. A later change of the columns withdraws it.
+/// The statement that a table is complete. A later change of the columns or of the members withdraws it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completion {
     /// The user, or the user for whom an agent worked.

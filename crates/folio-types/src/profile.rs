@@ -51,7 +51,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// The part of a node in the graph of its profile.
+    /// The role of a node in the graph of its profile.
     pub enum NodeKind {
         /// The answer of the node chooses the next node.
         Route = "route",

@@ -26,7 +26,7 @@ struct Selection {
     /// End of the period, exclusive [default: now].
     #[arg(long, value_name = "TIME", value_parser = crate::arguments::time)]
     until: Option<folio_types::Timestamp>,
-    /// Conditions that must all hold: user=ID thread=ID turn=ID kind=call_approved subject=create_tag.
+    /// Conditions that must all hold, such as "user=ID thread=ID turn=ID kind=call_approved subject=create_tag".
     #[arg(long, default_value = "", hide_default_value = true)]
     filter: String,
 }
@@ -36,7 +36,7 @@ pub(crate) struct List {
     #[command(flatten)]
     selection: Selection,
     /// Maximum number of entries.
-    #[arg(long = "most", default_value = "100")]
+    #[arg(long, value_name = "N", default_value = "100")]
     limit: usize,
     #[command(flatten)]
     server: ServerArguments,

@@ -1,4 +1,4 @@
-//! The server and the token of a command, and errors of calls in the words of the command line.
+//! The server and the token of a command, and the errors of RPCs as messages of the command line.
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -68,8 +68,8 @@ impl<T> Sourced<T> {
 }
 
 impl ServerArguments {
-    /// Returns the argument `--server` with a leading blank, for a further command line. Empty: the environment or the settings
-    /// name the server.
+    /// Returns ` --server SERVER` for a command line that is suggested to the user. Empty: the flag was not passed, so that the
+    /// suggested command finds the same server without it.
     pub(crate) fn repeated(&self) -> String {
         let is_of_environment = |server: &&str| std::env::var(SERVER).is_ok_and(|value| value == **server);
         let server = self.server.as_deref().filter(|server| !is_of_environment(server));
@@ -89,7 +89,7 @@ impl ServerArguments {
         Ok(target.connect().await.ok())
     }
 
-    /// Loads the settings of the command, with flags of its own.
+    /// Loads the settings of the command. `flags`: settings that flags of the command set.
     pub(crate) fn load_settings(&self, flags: &Flags) -> Result<Settings> {
         settings::load(&self.settings, flags, Purpose::Command)
     }
@@ -167,16 +167,17 @@ pub(crate) const RECONNECTING: &str = "the connection broke; reconnecting";
 pub(crate) const APPROVALS_INCOMPLETE: &str =
     "approvals may be missing, because their index was lost a short time ago; all are listed within eleven minutes";
 
-/// Maximum delay after which a refused request is repeated if the server names it. A user decides after a longer one.
+/// Maximum delay after which a refused request is repeated if the server states a delay. With a longer delay, the command fails, and
+/// the user decides.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// Connects to a server with a token that names its organization.
+/// Connects to a server with a token of one organization.
 pub(crate) async fn connect(server: &str, tls: &TlsArguments, token: &Sourced<String>) -> Result<Client> {
     open(server, tls, Some(token), None).await
 }
 
-/// Connects to a server. A status that refuses the token names its source. Without a token, only a sign-in is possible.
-/// `organization`: the id of the organization in which the token acts.
+/// Connects to a server. Errors that refuse the token name the source of the token. Without a token, only a sign-in is possible.
+/// `organization`: the id of the organization in which the token acts. None: that of the token.
 pub(crate) async fn open(
     server: &str,
     tls: &TlsArguments,
@@ -200,8 +201,8 @@ pub(crate) async fn answer<T>(call: impl Future<Output = Result<tonic::Response<
     Ok(call.await.map_err(|status| explain(&status))?.into_inner())
 }
 
-/// Formats a status for users: the message of the server, with arguments in place of fields, and the reason. A status
-/// without details is no answer of a Folio server.
+/// Formats a status for users: the message of the server, with names of arguments instead of names of fields, and the reason. A
+/// status without details is no answer of a Folio server.
 pub(crate) fn explain(status: &Status) -> anyhow::Error {
     if status.details().is_empty() {
         let cause = cause_of(status);
@@ -231,7 +232,7 @@ pub(crate) fn explain_error(error: &folio_client::Error) -> anyhow::Error {
     }
 }
 
-/// Returns the first cause of a failure in transport, or the message of the status.
+/// Returns the root cause of a failure of the transport. Without a cause: the message of the status.
 pub(crate) fn cause_of(status: &Status) -> String {
     let mut cause = status.source();
     while let Some(inner) = cause.and_then(|error| error.source()) {

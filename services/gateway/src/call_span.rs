@@ -1,4 +1,4 @@
-//! The span of a call, from the first byte of the request to the last byte of the response, with the outcome.
+//! The trace span of an API call, from the first byte of the request to the last byte of the response, with the outcome.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,7 +17,7 @@ use crate::access::{Route, rpc_path};
 use crate::faces::Target;
 use crate::http_status::grpc_code;
 
-/// Returns the span of an API call. Calls of health and reflection have no span.
+/// Returns the span of an API call. Calls of the services for health and reflection have a disabled span.
 pub(crate) fn span(target: &Target) -> Span {
     let Route::Api(operation) = target.route else { return Span::none() };
     let path = rpc_path(operation);
@@ -37,7 +37,7 @@ pub(crate) fn span(target: &Target) -> Span {
     )
 }
 
-/// Ends the span of a call with the last byte of its response.
+/// Returns the response with a body that ends the span of the call after the last byte.
 pub(crate) fn with_span(response: Response<Body>, span: Span) -> Response<Body> {
     if span.is_disabled() {
         return response;
@@ -54,7 +54,7 @@ pub(crate) fn with_span(response: Response<Body>, span: Span) -> Response<Body> 
 struct TracedBody {
     body: Body,
     span: Span,
-    /// The outcome of a response that is read completely. None: the trailers contain it.
+    /// The outcome if the response is read completely. None: the headers or trailers of gRPC contain the outcome.
     code: Option<Code>,
     is_recorded: bool,
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask bench turn --face FACE`: the CPU of a turn over gRPC-Web or over server-sent events (of Connect, and of the chat
-//! over REST) relative to gRPC, and the memory of an open event stream.
+//! `cargo xtask bench turn --face FACE`: measures the CPU time of a turn over another protocol (a face of the gateway) relative to
+//! gRPC: gRPC-Web, server-sent events of Connect, or the chat over REST. Also measures the memory of an open event stream.
 
 use std::time::Duration;
 
@@ -18,13 +18,14 @@ use crate::client::{QUESTION, Turn, request, together, upload};
 use crate::format::{Aims, kib, micros, row};
 use crate::process::{Folio, memory, start_model};
 
-/// Aim: the CPU of a turn as a multiple of a turn over gRPC.
+/// Aim: maximum CPU time of a turn, as a multiple of that of a turn over gRPC.
 const CPU_AIM: f64 = 1.2;
-/// Concurrent event streams, each on a connection of its own.
+/// Number of concurrent event streams, each on a connection of its own.
 const STREAMS: usize = 2_000;
 const CHAT: &str = "/folio.v1.ConversationService/Chat";
 const WATCH: &str = "/folio.v1.DocumentService/WatchDocument";
 
+/// A protocol of the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Face {
     Grpc,
@@ -47,7 +48,7 @@ impl Face {
     }
 }
 
-/// A caller of a face, with its own connection.
+/// A client that calls a face, with its own connection.
 pub(super) enum Caller {
     Grpc(Box<Client>),
     Http { face: Face, client: reqwest::Client, url: String, token: String },
@@ -105,6 +106,7 @@ async fn rest_chat((client, url, token): (&reqwest::Client, &str, &str), documen
     ended(&thread, frames_of_text(&response.text().await?)?)
 }
 
+/// Returns the frame of gRPC-Web with a message.
 fn framed(message: &impl prost::Message) -> Vec<u8> {
     let encoded = message.encode_to_vec();
     let length = u32::try_from(encoded.len()).unwrap_or(u32::MAX).to_be_bytes();
@@ -169,7 +171,7 @@ fn frames_of_text(body: &str) -> Result<Ended> {
     Ok(found)
 }
 
-/// Compares a face with gRPC. For event streams, also measures their memory.
+/// Measures turns over a face and over gRPC, and prints the comparison. For server-sent events, also measures the memory of streams.
 pub(crate) async fn measure(name: &str) -> Result<()> {
     let face = Face::parse(name)?;
     let folder = tempfile::tempdir()?;

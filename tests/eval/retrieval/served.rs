@@ -119,7 +119,7 @@ impl Served {
     }
 }
 
-/// Waits until the index contains all documents. The one of a new organization is built after its first ingestion.
+/// Waits until the index contains all documents. The index of a new organization is built after its first ingestion.
 async fn wait_for_index(client: &Client, end: Instant) -> Result<()> {
     let mut retrieval = RetrievalServiceClient::new(client.channel.clone());
     let request = v1::SearchRequest { query: "a".to_owned(), limit: 1, ..v1::SearchRequest::default() };

@@ -9,12 +9,12 @@ export type ActionHandlers = Partial<Record<Action, () => void>>;
 
 interface ErrorNoticeProps {
   readonly error: unknown;
-  /** The actions that depend on the view; the other actions have the same effect in each view. */
+  /** The actions that have a special effect in this view. Other actions have the same effect in each view. */
   readonly actions?: ActionHandlers;
   readonly onClose?: () => void;
 }
 
-/** The text of an error and the action that helps. */
+/** The message of an error, with a button for the action that helps. */
 export function ErrorNotice({ error, actions, onClose }: ErrorNoticeProps) {
   const readsLimits = usePermits(v1.Role.ADMIN, v1.Scope.ADMINISTRATION);
   const advice = readsLimits ? adviceFor(error) : withoutLimits(adviceFor(error));
@@ -30,7 +30,7 @@ export function ErrorNotice({ error, actions, onClose }: ErrorNoticeProps) {
       {...(onClose && { withCloseButton: true, closeButtonLabel: "Close", onClose })}
     >
       <Text size="sm" className="foreign">{advice.text}</Text>
-      {seconds !== undefined && <Text size="sm">{`You may repeat this in ${seconds} s.`}</Text>}
+      {seconds !== undefined && <Text size="sm">{`Try again in ${seconds} s.`}</Text>}
       {act !== undefined && (
         <Group mt="xs">
           <Button size="xs" variant="light" color="red" onClick={act}>{advice.label}</Button>

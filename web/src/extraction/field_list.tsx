@@ -15,7 +15,7 @@ interface FieldListProps {
   readonly onChange: (change: Change, after: () => void) => void;
 }
 
-/** Fields by their types: values as rows, objects as groups, arrays of plain objects as tables. */
+/** The fields of an extraction: values as rows, objects as groups, and arrays of objects that contain only values as tables. */
 export const FieldList = memo(function FieldList(props: FieldListProps) {
   return (
     <Stack gap={6}>

@@ -4,7 +4,7 @@ import { parsed, type Field, type Json } from "./fields.js";
 /** Maximum size of a value in bytes, as in `UpdateExtractionField`. */
 export const VALUE_BYTES_MAX = 96 * 1024;
 
-/** A valid value, or the problem of the text. */
+/** The value of a valid text, or the problem of the text. */
 export type Parsed = { readonly value: Json } | { readonly problem: string };
 
 /** Returns the text of a value in the editor. */
@@ -49,7 +49,7 @@ function number(type: "integer" | "number", text: string): Parsed {
   return { value };
 }
 
-/** Checks the bounds of the schema that a field states itself. The server checks the whole data. */
+/** Checks a value against the bounds in the schema of its own field. The server checks the whole data. */
 function checked({ schema }: Field, value: Json): Parsed {
   if (typeof value === "number") {
     if (typeof schema.minimum === "number" && value < schema.minimum) return { problem: `The minimum is ${schema.minimum}.` };
@@ -57,7 +57,7 @@ function checked({ schema }: Field, value: Json): Parsed {
   }
   if (typeof value === "string") {
     const length = [...value].length;
-    if (typeof schema.maxLength === "number" && length > schema.maxLength) return { problem: `At most ${schema.maxLength} characters.` };
+    if (typeof schema.maxLength === "number" && length > schema.maxLength) return { problem: `Enter at most ${schema.maxLength} characters.` };
     if (schema.format === "date" && !isDate(value)) return { problem: "Enter a date as YYYY-MM-DD." };
   }
   return { value };

@@ -19,7 +19,7 @@ const KINDS = [
   { value: "dictionaryQuestion", label: "Questions" },
 ];
 
-/** The items that wait for the visitor, across documents. Keys: j and k move, Enter opens, a approves or accepts, r rejects. */
+/** The items of all documents that wait for the visitor. Keys: j and k move, Enter opens, a approves or accepts, r rejects. */
 export function InboxView() {
   const inbox = useInbox(true);
   const [kind, setKind] = useState("all");
@@ -48,7 +48,7 @@ export function InboxView() {
       {inbox.data?.isIncomplete === true && (
         <Alert color="yellow" title="Approvals may be missing" role="status" py="xs">
           The index of approvals was lost or unavailable a short time ago. All approvals are listed again within eleven minutes. A
-          conversation shows its own approvals at any time.
+          conversation always shows its own approvals.
         </Alert>
       )}
       <QueryView query={inbox} empty={({ items }) => (shown(items).length === 0 ? <EmptyState title="Nothing waits for you" text="Approvals, reviews, proposals and questions appear here." /> : undefined)}>

@@ -22,7 +22,7 @@ const NEW: Edited = { promptId: "", name: "", content: "", schemaRevid: "", mode
 
 const ID = /^[\w-]{1,100}$/;
 
-/** Returns the filter of the server for a part of the name and a schema. An invalid id of an address filters nothing. */
+/** Returns the filter of `ListPrompts` for a part of the name and a schema. An invalid id in the address of the page is ignored. */
 export function promptFilter(text: string, schemaId: string): string {
   return [nameFilter(text), ID.test(schemaId) ? `schema:${schemaId}` : ""].filter((condition) => condition !== "").join(" ");
 }
@@ -35,7 +35,7 @@ function useFoundRevisions(text: string): readonly Option[] {
   return (useSchemas(text).data ?? []).map(({ schemaRevid, name, revision }) => ({ value: schemaRevid, label: `${name} (revision ${revision})` }));
 }
 
-/** The prompts of the organization. The address contains the schema of the filter and the prompt that is shown. */
+/** The prompts of the organization. The address of the page contains the schema of the filter and the displayed prompt. */
 export function PromptsView() {
   const api = useApi();
   const canWrite = usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS);
@@ -133,7 +133,7 @@ function PromptForm({ prompt, tags, onDone }: PromptFormProps) {
   });
   const remove = useMutation({ mutationFn: async () => void (await api.service(v1.PromptService).deletePrompt({ promptId: prompt.promptId, etag: prompt.etag })), onSuccess });
   const error = save.error ?? remove.error;
-  // A prompt may use an older revision than the newest one of its schema, which no search finds.
+  // The search finds only the newest revision of each schema, and the prompt may use an older one.
   const firstLabel = `revision ${prompt.schemaRevid.split(".").at(-1) ?? ""}`;
   return (
     <form onSubmit={(event) => { event.preventDefault(); save.mutate(); }}>

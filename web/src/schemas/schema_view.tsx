@@ -21,14 +21,14 @@ const PROMPTS_MAX = 100;
 const NEW = { schemaId: "", schemaRevid: "", name: "", responseFormatJson: NEW_FORMAT, etag: "" };
 type Stored = Pick<v1.Schema, "schemaId" | "schemaRevid" | "name" | "responseFormatJson" | "etag">;
 
-/** A schema: visual and JSON editor, revisions with their differences, prompts that use it, and a test with data. */
+/** The view of a schema: editors for fields and JSON, revisions with their differences, prompts that use it, and a test of data. */
 export function SchemaView({ schemaId }: { readonly schemaId: string }) {
   const api = useApi();
   const isNew = schemaId === "new";
   const schema = useQuery({
     queryKey: ["schemas", "one", schemaId],
     queryFn: async ({ signal }): Promise<Stored | null> => {
-      // The list has the etag, which a revision lacks.
+      // An update needs the etag, which only the list contains.
       const { schemaRevision } = await api.service(v1.SchemaService).getSchemaRevision({ schemaRevid: schemaId }, { signal });
       if (schemaRevision === undefined) return null;
       const { schemas } = await api.service(v1.SchemaService).listSchemas({ filter: `name=${quoted(schemaRevision.name)}` }, { signal });
@@ -117,7 +117,7 @@ function LoadedSchema({ schema }: { readonly schema: Stored }) {
   );
 }
 
-/** The revisions, of which one is compared with the one before it. */
+/** The revisions of a schema. The chosen revision is compared with the revision before it. */
 function Revisions({ schemaId }: { readonly schemaId: string }) {
   const api = useApi();
   const [chosen, setChosen] = useState<string>();

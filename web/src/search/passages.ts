@@ -14,11 +14,11 @@ export interface PageBox extends Box {
   readonly page: number;
 }
 
-/** A word of a passage that matches the query: characters of the text, from the first to the one after the last. */
+/** A word of a passage that matches the query. `start` and `end`: the indexes of its first character and of the one after its last. */
 export interface Match {
   readonly start: number;
   readonly end: number;
-  /** Undefined: its position on the page is unknown. */
+  /** The rectangle of the word. Undefined: its position on the page is unknown. */
   readonly box: PageBox | undefined;
 }
 
@@ -30,15 +30,15 @@ export interface Passage {
   readonly sectionTitles: readonly string[];
   readonly text: string;
   readonly matches: readonly Match[];
-  /** The words of the passage, at most one rectangle for each page. */
+  /** The rectangles around the words of the passage, at most one for each page. */
   readonly boxes: readonly PageBox[];
-  /** The parts of the score, such as `words 1`. */
+  /** The ranks in the parts of the search, such as `words 1`. */
   readonly ranks: readonly string[];
 }
 
 export interface SearchAnswer {
   readonly passages: readonly Passage[];
-  /** The passages that the search did not consider, one sentence for each reason. */
+  /** The reasons for which the search did not consider all passages, one sentence for each. */
   readonly gaps: readonly string[];
 }
 
@@ -51,7 +51,7 @@ export interface AnswerQuote {
   readonly page: number;
   readonly sectionTitles: readonly string[];
   readonly quote: string;
-  /** The words of the passage, at most one rectangle for each page. */
+  /** The rectangles around the words of the passage, at most one for each page. */
   readonly boxes: readonly PageBox[];
 }
 
@@ -69,15 +69,15 @@ export interface ModelAnswer {
   readonly gaps: readonly string[];
 }
 
-/** A part of a text that matches, or does not match, the query. */
+/** A part of a text that matches the query (`isMatch`), or does not. */
 export interface TextPart {
   readonly text: string;
   readonly isMatch: boolean;
 }
 
 /**
- * Returns the parts of the text of a passage in their order. A match outside of the text, or in another one, is ignored. `isWhole`:
- * false shortens a long text around its first match.
+ * Returns the parts of the text of a passage in their order. A match that is outside of the text, or overlaps an earlier match, is
+ * ignored. `isWhole`: if false, a long text is shortened around its first match.
  */
 export function partsOf(text: string, matches: readonly Pick<Match, "start" | "end">[], isWhole: boolean): TextPart[] {
   const characters = [...text];
@@ -102,7 +102,7 @@ export function partsOf(text: string, matches: readonly Pick<Match, "start" | "e
   return parts;
 }
 
-/** Returns a part of a text for people, without the lines around empty cells of tables. */
+/** Returns a part of a text without the bars (`|`) of empty cells of tables, for people. */
 export function withoutEmptyCells(text: string): string {
   return text
     .replace(/(?:\|[^\S\n]{0,9}){2,}/g, "| ")
@@ -115,7 +115,7 @@ export function isLong(text: string): boolean {
   return [...text].length > SHOWN_CHARS;
 }
 
-/** Returns the address of the passage in its document: its matching words if their positions are known, otherwise all of it. */
+/** Returns the address of a passage in its document. It marks the matching words if their positions are known, otherwise the passage. */
 export function passageLink({ documentId, page, matches, boxes }: Passage): string {
   const words = matches.flatMap(({ box }) => box ?? []);
   const target = words[0]?.page ?? boxes[0]?.page ?? page;
@@ -124,12 +124,12 @@ export function passageLink({ documentId, page, matches, boxes }: Passage): stri
   return boxLink(documentId, target, found.length > 0 ? found : boxes.filter(onTarget));
 }
 
-/** Returns the address of a quote in its document: its words on the page, or its passage if the page does not contain them. */
+/** Returns the address of a quote in its document. It marks the quote, or the passage if the page does not contain the quote. */
 export function quoteAddress({ documentId, page, quote, boxes }: AnswerQuote): string {
   return boxLink(documentId, page, boxes.filter((box) => box.page === page), quote);
 }
 
-/** Returns the text of the rank of a passage in a part of a search. Undefined: the part did not rank the passage. */
+/** Returns the rank of a passage in a part of a search as text, such as `words 1`. Undefined: the part did not rank the passage. */
 export function rankText(part: string, rank: number | undefined): string | undefined {
   return rank === undefined ? undefined : `${part} ${formatNumber(rank)}`;
 }

@@ -79,7 +79,7 @@ pub struct UsageTotals {
     pub calls: u64,
     /// Prompt tokens, including cached ones.
     pub input_tokens: u64,
-    /// Those prompt tokens that the provider read from its cache.
+    /// The part of the prompt tokens that the provider read from its cache.
     pub cached_input_tokens: u64,
     pub output_tokens: u64,
     pub credits: u64,

@@ -42,7 +42,7 @@ pub(super) struct Parts<'a> {
     pub(super) generation: Timestamp,
     pub(super) outline: Arc<Outline>,
     pub(super) plan: SummaryPlan,
-    /// Those of all generations of the text.
+    /// The stored summaries of all generations of the text, by section. None: the summary of the document.
     stored: BTreeMap<Option<u32>, StoredSummary>,
 }
 

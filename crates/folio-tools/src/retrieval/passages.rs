@@ -34,7 +34,7 @@ pub const FILTER_COLLECTIONS_MAX: usize = 20;
 /// Minimum and maximum length of the code of a language, in bytes.
 const LANGUAGE_BYTES: std::ops::RangeInclusive<usize> = 2..=16;
 
-/// Conditions on passages, all of which apply. The default matches every passage.
+/// Conditions on passages, all of which must hold. The default matches every passage.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct PassageFilter {
     /// Passages of any of these documents. Empty: of all documents.
@@ -149,7 +149,7 @@ pub struct Highlight {
     pub start: u32,
     /// Index after the last character.
     pub end: u32,
-    /// The word on its page; in a table, the row or the table. None: the position is unknown.
+    /// The rectangle of the word; for a word in a table, of its row or of the table. None: the position is unknown.
     pub area: Option<PassageArea>,
 }
 
@@ -182,7 +182,7 @@ pub struct FoundPassage {
     /// The relevance by the rerank model. None: the passage was not reranked.
     pub relevance: Option<f64>,
     pub highlights: Vec<Highlight>,
-    /// The words of the passage, one rectangle for each page. Empty: their positions are unknown.
+    /// The rectangles around the words of the passage, one for each page. Empty: the positions are unknown.
     pub areas: Vec<PassageArea>,
 }
 
@@ -275,10 +275,10 @@ impl fmt::Display for SearchGap {
     }
 }
 
-/// The use of a part of a search.
+/// The outcome of a part of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SearchPart {
-    /// True: the part ranked passages. The part considered all passages only if `gaps` is empty.
+    /// True if the part ranked passages. The part considered all passages only if `gaps` is empty.
     pub is_used: bool,
     pub gaps: Vec<SearchGap>,
 }

@@ -47,7 +47,7 @@ pub struct TableConflict {
     pub key: Vec<String>,
     /// Name of the column.
     pub column: String,
-    /// Those of most documents first, at least two. A conflict may have more.
+    /// The values that most documents have, the most frequent first: at least two. A conflict may have more values.
     pub values: Vec<ConflictingValue>,
 }
 

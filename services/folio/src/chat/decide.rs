@@ -1,4 +1,4 @@
-//! The decision on one call: its card, the reply, and what a reply needs (the pager, the editor, the reason).
+//! The decision on one call: shows the call, reads the reply of the user, and opens the pager or the editor if the reply needs it.
 
 use anyhow::{Result, bail};
 use folio_proto::v1;
@@ -16,15 +16,15 @@ use crate::terminal::{DIM, NOTE};
 const DECISION: &str = "decision> ";
 /// The prompt for the reason of a rejection.
 const REASON: &str = "reason (Enter: none)> ";
-/// Page size that lists all tools of a profile.
+/// Page size of a list of tools. No profile has more tools.
 const TOOLS: i32 = 1_000;
 
 /// The result of a prompt for a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decided {
-    /// The reply was applied to the pending round, which may have no new decision.
+    /// The reply was applied. Not every reply decides a call: one may only show it.
     Applied,
-    /// The user entered a line that is no decision.
+    /// The user entered a line that is no reply, such as a message or a command.
     Other(InputLine),
     /// The user pressed Ctrl-C.
     Interrupted,
@@ -64,7 +64,7 @@ impl Desk<'_> {
                 bail!("you may not approve this call; {}", command::choices(false, false))
             }
             Reply::ApproveAll if !pending.may_approve_rest() => {
-                bail!("you may not approve each of these calls; decide them one by one")
+                bail!("you may not approve all of these calls; decide them one by one")
             }
             Reply::Leave if may_approve => bail!("the call waits for your decision"),
             Reply::Approve => pending.decide(Decision::Approved(v1::Approved {})),
@@ -78,7 +78,7 @@ impl Desk<'_> {
         Ok(Decided::Applied)
     }
 
-    /// Rejects the call. `reason`: None: the user is prompted for it.
+    /// Rejects the call. If `reason` is None, prompts the user for the reason.
     async fn reject(&mut self, reason: Option<String>, pending: &mut Pending) -> Result<Decided> {
         let reason = match reason {
             Some(reason) => reason,

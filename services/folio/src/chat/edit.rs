@@ -1,4 +1,4 @@
-//! Editing of a call's arguments in the user's editor, and their validation before they are sent.
+//! Opens the arguments of a call in the user's editor, and validates them before they are sent.
 
 use std::ffi::OsString;
 use std::io::Write as _;

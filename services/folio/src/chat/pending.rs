@@ -6,7 +6,7 @@ use folio_proto::v1::decision::Decision;
 /// The pending round. Each call is decided, or left to other users; all decisions are sent in one request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pending {
-    /// Starts at 1.
+    /// Number of the round, from 1.
     pub(crate) round: u32,
     calls: Vec<v1::Call>,
     /// The decisions so far, in the order of the calls. None: the call is left to other users.
@@ -49,12 +49,12 @@ impl Pending {
         })
     }
 
-    /// Returns true if the server returned which calls the user may approve.
+    /// Returns true if the permissions of the user are known: which calls the user may approve.
     pub(crate) fn is_complete(&self) -> bool {
         self.approvable.is_some()
     }
 
-    /// Returns the round for a user whose permissions cannot be read: the server checks each decision.
+    /// Returns the round with all calls approvable, for a user whose permissions cannot be read. The server checks each decision.
     pub(crate) fn with_unknown_permissions(self) -> Self {
         let ids = self.calls.iter().map(|call| call.call_id.clone()).collect();
         Self { approvable: Some(ids), ..self }

@@ -1,4 +1,4 @@
-//! Listing and resuming the threads of the document.
+//! Lists and resumes the threads of the document of a chat.
 
 use anstyle::Style;
 use anyhow::{Context as _, Result, bail};
@@ -87,8 +87,8 @@ pub(super) async fn list(client: &Client, document: &str) -> Result<(Vec<Listed>
     Ok((futures::future::join_all(listed).await, page.total_size))
 }
 
-/// Returns threads about the document whose turns wait for a decision that the user may make, apart from the `listed` ones:
-/// older threads, and threads of other users. Threads that cannot be read are omitted. Also returns whether turns may be
+/// Returns threads about the document whose turns wait for a decision that the user may make, without the `listed` ones: older
+/// threads, and threads of other users. Threads that cannot be read are omitted. The second value is true if turns may be
 /// missing, because their index was lost or unavailable a short time ago.
 pub(super) async fn list_waiting(client: &Client, document: &str, listed: &[Listed]) -> Result<(Vec<Listed>, bool)> {
     let (mut found, mut page_token, mut is_incomplete) = (Vec::new(), String::new(), false);
@@ -208,7 +208,7 @@ pub(super) struct Resumed {
     pub(super) open: Option<v1::Turn>,
 }
 
-/// Reads a thread. `width`: number of columns of formatted text; None: it remains Markdown.
+/// Reads a thread to resume it. `width`: number of columns for the formatted messages. None: the messages remain Markdown.
 pub(super) async fn resume(client: &Client, id: String, width: Option<usize>) -> Result<Resumed> {
     let request = v1::GetThreadRequest {
         thread_id: id,

@@ -1,4 +1,4 @@
-//! The report on a cluster, as JSON or as text.
+//! The report of `folio cluster status`, as JSON or as text.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub(crate) struct Report {
     pub(crate) nodes: Vec<Node>,
     pub(crate) redis: Health,
     pub(crate) cql: Health,
-    /// None: no server responds.
+    /// None: no CQL server responds.
     pub(crate) keyspace: Option<Keyspace>,
 }
 
@@ -87,7 +87,7 @@ impl Keyspace {
             |version, remedy| format!("keyspace {name} has version {version}, this program has {newest}: {remedy}");
         match self.version {
             None => format!("keyspace {name} does not exist: folio migrate creates it"),
-            Some(version) if version < newest => mismatch(version, "its start migrates it"),
+            Some(version) if version < newest => mismatch(version, "the next start of this program migrates it"),
             Some(version) if self.refuses_this_program() => {
                 mismatch(version, "a newer program migrated it incompatibly; use that program")
             }

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// Print the number of documents and pages and the estimated credit, and start nothing.
     #[arg(long)]
     estimate: bool,
-    /// Print the job at once. It continues on the server.
+    /// Print the created job and exit. The job continues on the server.
     #[arg(long, conflicts_with = "estimate")]
     no_wait: bool,
     #[command(flatten)]

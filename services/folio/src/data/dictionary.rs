@@ -29,11 +29,11 @@ pub(crate) enum Command {
     /// Delete the entry of a term.
     #[command(visible_alias = "rm")]
     Delete(Item),
-    /// Create or change the entries of a file with JSON lines or CSV.
+    /// Create or change entries from a file with JSON lines or CSV.
     Import(Import),
     /// Write the entries as JSON lines or CSV.
     Export(Export),
-    /// Look up the abbreviations of a document. Unknown ones are inferred by a model, and become questions.
+    /// Look up the abbreviations of a document. A model infers unknown ones, and each becomes a question.
     Review(dictionary_question::Review),
     /// List the questions about terms, newest first.
     Questions(dictionary_question::Questions),
@@ -137,7 +137,7 @@ pub(crate) struct Export {
     /// The format [default: csv for a file that ends with .csv, otherwise jsonl].
     #[arg(long, value_enum)]
     output: Option<FileFormat>,
-    /// The file that the export is written to [default: standard output].
+    /// The file to which the export is written [default: standard output].
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
     #[command(flatten)]
@@ -162,7 +162,7 @@ impl Selection {
 }
 
 impl FileFormat {
-    /// Returns the chosen format, or the one that the name of a file states.
+    /// Returns the chosen format, otherwise the format that the name of the file states.
     fn of(chosen: Option<Self>, file: Option<&Path>) -> v1::DictionaryFormat {
         let is_csv = file.and_then(Path::extension).is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
         match chosen.unwrap_or(if is_csv { Self::Csv } else { Self::Jsonl }) {
@@ -200,7 +200,7 @@ async fn entries(client: &Client, list: &List) -> Result<View> {
     Ok(View::list(["term", "expansion", "tags", "provenance", "confidence"], rows))
 }
 
-/// Returns the entry with an id, or of a term.
+/// Returns the entry with this id, or the entry of this term. An unknown term is an error.
 async fn find(client: &Client, what: &str) -> Result<v1::DictionaryEntry> {
     if what.parse::<DictionaryEntryId>().is_ok() {
         let request = v1::GetDictionaryEntryRequest { dictionary_entry_id: what.to_owned() };
@@ -278,7 +278,8 @@ async fn read(client: &Client, import: &Import) -> Result<View> {
     Ok(imported(&answer(client.dictionary().import_dictionary(request)).await?))
 }
 
-/// Returns the result of each row. A row that was not written fails the command after its output.
+/// Returns a view of the results, one row for each row of the file. If a row was not written, the command prints the view and
+/// fails.
 fn imported(response: &v1::ImportDictionaryResponse) -> View {
     let shown = |row: &v1::ImportedDictionaryRow| {
         let result = match (row.error_reason.is_empty(), row.created) {

@@ -43,11 +43,11 @@ pub(crate) enum Command {
     Images(document_structure::Images),
     /// Write the file of a document, or its PDF rendition, to a file or to standard output.
     Download(Download),
-    /// Read the text of a document again, and wait for it.
+    /// Extract the text of a document again, and wait for it.
     Reread(ItemArguments),
-    /// List the parts of a mail, an archive or a split PDF, and the attachments and members that became no documents.
+    /// List the parts of a mail, an archive or a split PDF, and the attachments and archive members that were refused.
     Parts(PartsArguments),
-    /// Split a PDF into documents, or print the documents that it seems to contain. The PDF stays.
+    /// Split a PDF into documents, or print the documents that it seems to contain. The PDF is kept.
     Split(Split),
     /// Add tags to a document, and remove tags from it.
     Tag(Tag),
@@ -71,7 +71,7 @@ pub(crate) struct Add {
     /// not stored.
     #[arg(long)]
     password: bool,
-    /// Let an agent propose a schema, a prompt and an extraction for each document [default: as the organization states].
+    /// Let an agent propose a schema, a prompt and an extraction for each document [default: the setting of the organization].
     #[arg(long, value_enum, value_name = "STATE")]
     auto_create: Option<Switch>,
     /// Credit that the model calls of the agent may cost for each document [default: the budget of the server].
@@ -100,24 +100,24 @@ pub(crate) struct List {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum State {
-    /// Waits to be read.
+    /// The text waits to be extracted.
     Uploaded,
-    /// Is being read.
+    /// The text is being extracted.
     Processing,
-    /// Is available.
+    /// The text is available.
     Ready,
-    /// The document has none.
+    /// The document has no text.
     NoText,
-    /// Could not be read.
+    /// The text could not be extracted.
     Failed,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Download {
-    /// Write a PDF file: that of an image file shows its images, and that of another file its text.
+    /// Write the PDF rendition: the images of an image file, the pages of an office document, or the text of another file.
     #[arg(long)]
     pdf: bool,
-    /// The file that is written [default: standard output].
+    /// The file to which the document is written [default: standard output].
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
     /// The id or the name.
@@ -247,7 +247,7 @@ async fn read_again(client: &Client, what: &str) -> Result<View> {
     Ok(View::one(row(&read_text(client, &document_id, &Progress::stderr().line(&name)).await?)))
 }
 
-/// Waits until the text of a document is read. Notes a document without text.
+/// Waits until the text of a document is extracted. Prints a note if the document has no text.
 async fn read_text(client: &Client, document_id: &str, progress: &ProgressLine) -> Result<v1::Document> {
     let document = documents::read_text(client, document_id, progress).await?;
     if document.state() != v1::DocumentState::Ready {
@@ -304,7 +304,7 @@ async fn pages(client: &Client, text: &Text) -> Result<View> {
     Ok(View::list(["number", "text"], rows).text(text))
 }
 
-/// Returns the reason of a text that is not ready.
+/// Returns the reason for which a text is not ready.
 fn reason(part: &v1::GetDocumentTextResponse) -> String {
     if part.state_reason.is_empty() { state(part.state()) } else { part.state_reason.clone() }
 }

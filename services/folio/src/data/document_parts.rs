@@ -25,13 +25,13 @@ pub(crate) struct PartsArguments {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Split {
-    /// A part: its pages, such as `1-3` or `4`, and optionally the name of its document; given for each part.
+    /// A part: its pages, such as `1-3` or `4`, and optionally the name of its document; may be given several times.
     #[arg(long = "part", value_name = "PAGES[=NAME]", value_parser = part)]
     parts: Vec<v1::SplitPart>,
     /// Split the document as the server proposes. Without this flag and without parts, the proposal is printed.
     #[arg(long, conflicts_with = "parts")]
     accept: bool,
-    /// The id of the request. A repetition with the same id creates nothing twice [default: a new id].
+    /// The idempotency key: a repeated command with the same key creates no further documents [default: a new key].
     #[arg(long, value_name = "ID", default_value = "")]
     request_id: String,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(super) async fn parts(client: &Client, arguments: &PartsArguments) -> Result
     let parent = documents::find(client, &arguments.item.item, names::choose).await?;
     let found = all(client, &format!("parent={}", parent.document_id), arguments.limit).await?;
     let mut rows: Vec<(u32, Value)> = found.iter().map(|document| (position(document), part_row(document))).collect();
-    // The refusal of the rest of the file is the last one.
+    // A refusal without a position concerns the rest of the file, and is the last row.
     let refused = parent.refused_parts.iter();
     rows.extend(refused.map(|part| (part.position.checked_sub(1).map_or(u32::MAX, |at| at + 1), refused_row(part))));
     rows.sort_by_key(|(position, _)| *position);
@@ -84,7 +84,7 @@ pub(super) async fn split(client: &Client, split: &Split) -> Result<View> {
             if !split.accept {
                 return Ok(View::list(PROPOSAL_COLUMNS, proposed.iter().map(proposal_row).collect()));
             }
-            ensure!(proposed.len() > 1, "no split point was detected; name the parts with --part");
+            ensure!(proposed.len() > 1, "no split point was detected; state the parts with --part");
             proposed.into_iter().map(accepted).collect()
         }
     };

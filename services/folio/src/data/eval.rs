@@ -30,10 +30,10 @@ const LIMIT_MAX: i64 = 1_000;
 const DIFFERENCES_MAX: usize = 50;
 /// Maximum length of a printed value, in characters.
 const VALUE_CHARS: usize = 80;
-/// The operation of the model calls of extractions in the usage.
+/// The operation under which the usage reports model calls of extractions.
 const OPERATION: &str = "extraction";
-/// Time between the start of the period whose usage is read, and the start of the command. It must exceed the difference between
-/// the clocks of the client and the server.
+/// Time by which the period of the usage starts before the command. It must exceed the difference between the clocks of the client
+/// and the server.
 const USAGE_BEFORE: Duration = Duration::from_secs(3_600);
 /// Maximum time until the usage of the runs is recorded.
 const USAGE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ const POLL: Duration = Duration::from_millis(200);
 pub(crate) struct Arguments {
     /// The prompt, by id, revision or name. Without a revision, the newest revision is evaluated.
     prompt: String,
-    /// Compare with the extractions of the prompt's schema that users verified. Required.
+    /// Compare with extractions that users verified, by this prompt or another one with its schema. Required.
     #[arg(long)]
     verified: bool,
     /// Maximum number of verified extractions, the newest first: 1 to 1000.
@@ -73,7 +73,7 @@ async fn evaluate(client: &Client, what: &str, limit: usize, model: &str) -> Res
     let truths = verified(client, &revision, limit).await?;
     ensure!(
         !truths.is_empty(),
-        "no user verified an extraction with the schema of the prompt {:?}: verify some with folio review",
+        "no user verified an extraction with which the prompt {:?} can be compared: verify some with folio review",
         revision.name
     );
     let documents: BTreeSet<&str> = truths.iter().map(|truth| truth.document_id.as_str()).collect();
@@ -215,7 +215,7 @@ struct ComparedValue {
     extracted: Value,
 }
 
-/// Compares all values of the verified and of the extracted data by their paths. Items of arrays are compared by their positions.
+/// Compares the values of the verified and of the extracted data with equal paths. Items of arrays are compared by their positions.
 fn compare(truth: &Value, extracted: &Value) -> Vec<ComparedValue> {
     let truth: BTreeMap<String, &Value> = leaves(truth).into_iter().collect();
     let extracted: BTreeMap<String, &Value> = leaves(extracted).into_iter().collect();
@@ -249,7 +249,7 @@ fn field_of(path: &str) -> String {
 /// The result of an evaluation.
 struct Report {
     prompt_revid: String,
-    /// Models that answered.
+    /// The models of the runs.
     models: BTreeSet<String>,
     /// Number of compared documents.
     documents: usize,
@@ -366,7 +366,7 @@ fn rounded(share: f64) -> f64 {
     (share * 1_000.0).round() / 1_000.0
 }
 
-/// Returns a value as JSON for people.
+/// Returns a value as JSON, cut to [`VALUE_CHARS`] characters.
 fn cut(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(VALUE_CHARS) {

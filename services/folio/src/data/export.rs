@@ -1,4 +1,4 @@
-//! The export of extractions to a file or to standard output.
+//! Exports extractions to a file or to standard output, and writes outputs of other commands.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::terminal::note;
 
 /// The first bytes of a ZIP archive: several CSV files, or a workbook.
 const ZIP: &[u8] = b"PK\x03\x04";
-/// The error of an archive or a workbook for a terminal.
+/// The error if an archive or a workbook would be written to a terminal.
 const NO_TEXT: &str = "the export is a binary file: pass --to FILE, or redirect the output";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -30,8 +30,8 @@ pub(crate) enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// Returns the format that the name of a file states. None: it has no extension, or that of a text. Error: no format has
-    /// its extension.
+    /// Returns the format that the name of a file states. None: the name has no extension, or that of a text (`.txt`). Error: the
+    /// extension belongs to no format.
     pub(super) fn of_file(path: &Path) -> Result<Option<Self>> {
         let Some(extension) = path.extension() else { return Ok(None) };
         match extension.to_string_lossy().to_ascii_lowercase().as_str() {
@@ -66,7 +66,7 @@ pub(super) enum Destination {
 }
 
 impl Destination {
-    /// None: standard output.
+    /// Opens a destination. `to`: the file. None: standard output.
     pub(super) fn open(to: Option<&Path>) -> Result<Self> {
         let Some(path) = to else { return Ok(Self::Stdout) };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -96,7 +96,7 @@ impl Destination {
     }
 }
 
-/// Fails before the work for an output if the output cannot be written. `format`: None is a text.
+/// Fails if an output cannot be written, so that a command fails before its work. `format`: None is a text.
 pub(super) fn check(format: Option<ExportFormat>, to: Option<&Path>) -> Result<()> {
     let is_terminal = to.is_none() && std::io::stdout().is_terminal();
     ensure!(format != Some(ExportFormat::Xlsx) || !is_terminal, NO_TEXT);
@@ -104,7 +104,7 @@ pub(super) fn check(format: Option<ExportFormat>, to: Option<&Path>) -> Result<(
     Ok(())
 }
 
-/// Writes an export to a file. None: to standard output.
+/// Writes an export to the file `to`. None: to standard output.
 pub(super) async fn download(
     client: &Client,
     request: v1::DownloadExtractionsRequest,
@@ -131,7 +131,8 @@ pub(super) async fn download(
     destination.finish()
 }
 
-/// Returns true if the user expects a text: an export as CSV to standard output, or to a file whose name states CSV.
+/// Returns true if the user expects a CSV file, although the export may be a ZIP archive: the format is CSV, and the destination
+/// is standard output or a file whose name ends with `.csv`.
 fn expects_text(format: v1::ExportFormat, to: Option<&Path>) -> bool {
     let is_named_csv = |path: &Path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
     format == v1::ExportFormat::Csv && to.is_none_or(is_named_csv)

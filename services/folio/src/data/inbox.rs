@@ -22,8 +22,8 @@ pub(crate) struct Arguments {
     /// Maximum number of items.
     #[arg(long, value_name = "N", default_value = "1000")]
     limit: usize,
-    /// Print the items, and then each change until a signal stops the command; a broken connection is restored. JSON has
-    /// one object in each line.
+    /// Print the items, and then each change until a signal stops the command; a broken connection is restored. As JSON, each
+    /// line is an object.
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
@@ -45,8 +45,7 @@ enum Kind {
 }
 
 const COLUMNS: [&str; 7] = ["kind", "item_id", "create_time", "expire_time", "roles", "document_ids", "subject"];
-/// Minimum widths of the columns of a change, so that lines that are printed one after another are aligned. The subject is the
-/// last column.
+/// Minimum widths of the columns of a printed change, without the last one, so that the lines of all changes are aligned.
 const CHANGE_WIDTHS: [usize; 7] = [7, 19, 38, 20, 20, 12, 36];
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
@@ -102,8 +101,8 @@ async fn watch(client: &Client, arguments: &Arguments) -> Result<View> {
     }
 }
 
-/// The items that were printed as waiting, by id. After a lost connection, all items are sent again, of which only the differences are
-/// printed.
+/// The rows of the items that were printed as waiting, by id. After a lost connection, the server sends all items again; only
+/// differences to these rows are printed.
 #[derive(Debug, Default)]
 struct Waiting(BTreeMap<String, Value>);
 
@@ -156,7 +155,11 @@ fn row(item: &v1::InboxItem) -> Value {
             (subject, vec![review.document_id.clone()])
         }
         Some(Subject::Proposal(proposal)) => {
-            (format!("proposed for {}", proposal.document_type), vec![proposal.document_id.clone()])
+            let subject = match proposal.document_type.as_str() {
+                "" => "proposed for an unknown type of document".to_owned(),
+                document_type => format!("proposed for {document_type}"),
+            };
+            (subject, vec![proposal.document_id.clone()])
         }
         Some(Subject::DictionaryQuestion(question)) => {
             let guess = if question.guess.is_empty() { String::new() } else { format!(": {}?", question.guess) };
@@ -214,6 +217,9 @@ mod tests {
         let proposal = row(&v1::InboxItem { kind, subject: Some(Subject::Proposal(proposal)), ..item() });
         assert_eq!((&proposal["kind"], &proposal["document_ids"]), (&json!("proposal"), &json!(["doc_4"])));
         assert_eq!(proposal["subject"], "proposed for Invoice");
+        let of_unknown_type = Subject::Proposal(v1::Proposal::default());
+        let unknown = row(&v1::InboxItem { subject: Some(of_unknown_type), ..item() });
+        assert_eq!(unknown["subject"], "proposed for an unknown type of document");
         let question = |guess: &str| {
             let (term, guess) = ("MY".to_owned(), guess.to_owned());
             let question = v1::DictionaryQuestion { term, guess, ..Default::default() };

@@ -16,16 +16,17 @@ use crate::terminal::note;
 pub(crate) struct Arguments {
     #[command(flatten)]
     selection: DocumentSelection,
-    /// The steps: index (what needs no chat model), fast (with summaries) or agentic [default: those of the organization].
+    /// The steps: index (those without a chat model), fast (also terms, summaries and images) or agentic (agents decide)
+    /// [default: those of the organization].
     #[arg(long, value_enum, value_name = "MODE")]
     mode: Option<IngestionMode>,
     /// Credit that the model calls may cost [default: no budget].
     #[arg(long, value_name = "CREDITS")]
     budget: Option<u64>,
-    /// Print the state of the ingestion of the named documents, and start nothing.
+    /// Print the states of the ingestions of the named documents, and start no ingestion.
     #[arg(long, conflicts_with_all = ["mode", "budget", "tags", "name", "metadata", "all", "no_wait"])]
     state: bool,
-    /// Print the job at once. It continues on the server.
+    /// Print the created job and exit. The job continues on the server.
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]

@@ -48,7 +48,8 @@ pub(crate) struct Update {
     /// Let an agent propose a schema, a prompt and an extraction for each uploaded document.
     #[arg(long, value_enum, value_name = "STATE")]
     auto_create: Option<Switch>,
-    /// Ingest documents whose text becomes ready: off, index (what needs no chat model), fast (with summaries) or agentic.
+    /// Ingest documents whose text becomes ready: off, index (the steps without a chat model), fast (also terms, summaries and
+    /// images) or agentic (agents decide).
     #[arg(long, value_enum, value_name = "MODE")]
     ingestion: Option<IngestionMode>,
     #[command(flatten)]

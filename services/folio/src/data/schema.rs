@@ -20,7 +20,7 @@ use crate::names::{self, Choice};
 pub(crate) enum Command {
     /// List schemas with their newest revisions, newest first.
     List(ListArguments),
-    /// Print a schema: the newest revision, or the revision with this id, and the review rule of the schema.
+    /// Print a schema with its review rule: by the id or the name of a schema, with its newest revision, or by the id of a revision.
     Show(ItemArguments),
     /// Create a schema, or a revision of the schema with this name.
     Create(Create),
@@ -49,10 +49,11 @@ pub(crate) struct Rule {
     /// The id or the name.
     #[arg(value_name = "ID or NAME")]
     item: String,
-    /// Approve only values in which the model has at least this confidence, 0 to 1.
+    /// Minimum confidence of the model in an approved value, 0 to 1.
     #[arg(long, value_name = "NUMBER", required_unless_present = "remove")]
     min_confidence: Option<f64>,
-    /// Approve no value of an equation that does not hold, such as "sum(items.amount) = subtotal"; may be given several times.
+    /// An equation over the values, such as "sum(items.amount) = subtotal". If it does not hold, none of its values is
+    /// approved. May be given several times.
     #[arg(long = "check", value_name = "EQUATION")]
     checks: Vec<String>,
     /// Remove the rule.
@@ -67,7 +68,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::List(list) => list.data.run(async |client| schemas(&client, &list).await).await,
         Command::Show(show) => show.data.run(async |client| revision(&client, &show.item).await).await,
         Command::Create(create) => {
-            // The file is read before a server is needed.
+            // An invalid file is refused before the command connects to a server.
             let text = read_text(&create.file, limits::SCHEMA_BYTES)?;
             let format = response_format(&create.name, &text, !create.allow_non_strict)?;
             create.data.run(async |client| make(&client, &create, format).await).await
@@ -133,7 +134,7 @@ async fn schema_of(client: &Client, schema_id: &str) -> Result<v1::Schema> {
         if let Some(schema) = page.schemas.into_iter().find(|schema| schema.schema_id == schema_id) {
             return Ok(schema);
         }
-        ensure!(!page.next_page_token.is_empty(), "the schema was changed during the command; start the command again");
+        ensure!(!page.next_page_token.is_empty(), "the schema was changed meanwhile; repeat the command");
         page_token = page.next_page_token;
     }
 }
@@ -153,8 +154,9 @@ async fn create_schema(client: &Client, name: String, format: String, allow_non_
     present(answer(client.schemas().create_schema(request)).await?.schema)
 }
 
-/// Returns the newest revision of a schema, or a revision, that is named by id, name or file. The content of a file becomes a
-/// revision of the schema that is named like the file, unless the newest revision already has this content.
+/// Returns a revision of a schema. `what`: the id of a revision; or the id or the name of a schema, for its newest revision; or a
+/// file. The content of a file becomes a revision of the schema with the name of the file, unless the newest revision already
+/// has this content.
 pub(super) async fn revision_of(client: &Client, what: &str) -> Result<v1::SchemaRevision> {
     let path = Path::new(what);
     let schema_revid = if path.is_file() {
@@ -173,7 +175,7 @@ pub(super) async fn get_revision(client: &Client, schema_revid: String) -> Resul
     present(answer(client.schemas().get_schema_revision(request)).await?.schema_revision)
 }
 
-/// Returns the id of a schema, or of a revision, that is named by id or name.
+/// Returns the id of a schema or of a revision. `what`: the id itself, or the name of a schema.
 pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Schema>) -> Result<String> {
     if what.parse::<SchemaId>().is_ok() || what.parse::<SchemaRevId>().is_ok() {
         return Ok(what.to_owned());
@@ -193,7 +195,7 @@ fn row(schema: &v1::Schema) -> Value {
     })
 }
 
-/// Returns the response format of a file: the file itself, or a response format of the JSON Schema in the file.
+/// Returns the response format in a file. If the file contains a JSON Schema: a response format with this schema.
 fn response_format(name: &str, text: &str, strict: bool) -> Result<String> {
     let value: Value = serde_json::from_str(text).context("the schema is not JSON")?;
     if value.get("json_schema").is_some() {

@@ -14,14 +14,14 @@ use crate::client::{Client, answer};
 use crate::terminal::note;
 use crate::{documents, names};
 
-/// Characters of a snippet: the width of a cell of a table.
+/// Maximum length of a snippet, in characters: the width of a cell of a printed table.
 const SNIPPET_CHARS: usize = 48;
 /// Maximum number of characters of a snippet before the first word that matches.
 const BEFORE_CHARS: usize = 12;
 
-/// Maximum number of searches before that of the command, until the index is complete.
+/// Maximum number of searches that only wait for a complete index, before the search of the command.
 const INDEX_READS_MAX: u32 = 10;
-/// Delay between two of these searches.
+/// Delay between two searches that wait for a complete index.
 const INDEX_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
@@ -100,7 +100,7 @@ impl Arguments {
     }
 }
 
-/// Waits until the index is complete if this process has just opened the stores. The index of a server is not waited for.
+/// Waits for a complete index if this process itself has opened the stores. Does not wait for the index of a server.
 async fn wait_for_index(client: &Client, arguments: &Arguments) -> Result<()> {
     if !arguments.data.is_in_process() {
         return Ok(());
@@ -115,7 +115,7 @@ async fn wait_for_index(client: &Client, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if the index of a search contains a part of the documents only.
+/// Returns true if the index of a search contains only a part of the documents, because it is being rebuilt.
 fn is_rebuilding(found: &v1::SearchResponse) -> bool {
     let mut gaps = found.lexical.iter().chain(&found.dense).flat_map(|part| &part.gaps);
     gaps.any(|gap| gap.reason() == v1::SearchGapReason::IndexRebuilding)
@@ -184,7 +184,7 @@ fn row(passage: &v1::FoundPassage) -> Value {
     })
 }
 
-/// Returns a rectangle in fractions of its page.
+/// Returns a rectangle as JSON, with coordinates as fractions of the width and height of its page.
 fn area(area: &v1::PassageArea) -> Value {
     let v1::BoundingBox { left, top, right, bottom } = area.bounding_box.unwrap_or_default();
     json!({ "page": area.page, "left": left, "top": top, "right": right, "bottom": bottom })
@@ -214,12 +214,12 @@ fn snippet(passage: &v1::FoundPassage) -> String {
     }
 }
 
-/// Returns the words of a text with single blanks between them, without the lines between the cells of a table.
+/// Returns the words of a text with single blanks between them, without the bars between the cells of a table.
 fn one_line(text: &str) -> String {
     text.split_whitespace().filter(|word| *word != "|").collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the answer as text with a line for each citation.
+/// Returns a view of the answer: as text, it has a line for each citation.
 fn answered(found: &v1::AskResponse) -> View {
     let citation = |citation: &v1::AnswerCitation| {
         json!({

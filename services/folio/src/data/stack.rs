@@ -87,7 +87,7 @@ pub(crate) struct Fill {
     /// Credit that the model calls may cost [default: no budget].
     #[arg(long, value_name = "CREDITS")]
     budget: Option<u64>,
-    /// Print the job at once. It continues on the server.
+    /// Print the created job and exit. The job continues on the server.
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]

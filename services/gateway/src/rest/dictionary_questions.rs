@@ -157,7 +157,7 @@ impl From<ProposedEntry> for DictionaryProposal {
 /// Meanings that the texts of some documents state.
 #[derive(Debug, Serialize, ToSchema)]
 struct DictionaryProposalList {
-    /// Those that most documents state first.
+    /// The proposals, sorted by the number of documents that state them, the highest first.
     proposals: Vec<DictionaryProposal>,
     /// Number of documents that were read.
     document_count: usize,

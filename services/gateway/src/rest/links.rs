@@ -42,7 +42,7 @@ struct LinksQuery {
     status: Option<String>,
 }
 
-/// A document that a link refers to, or that contains a link.
+/// A document to which a link refers, or that contains a link.
 #[derive(Debug, Serialize, ToSchema)]
 struct LinkedDocumentBody {
     /// Identifies the document.
@@ -57,22 +57,22 @@ impl From<&NamedDocument> for LinkedDocumentBody {
     }
 }
 
-/// A target of a document.
+/// A target of a document, with the documents to which it refers.
 #[derive(Debug, Serialize, ToSchema)]
 struct DocumentLinkBody {
     /// The number of the page with the first reference, from 1.
     page: u32,
-    /// The linked text. Empty: the reference is a part of the text.
+    /// The text of the hyperlink. Empty: the target is part of the running text.
     anchor_text: String,
-    /// The target as it is in the document.
+    /// The target as the document contains it.
     target: String,
     /// `matched`, `ambiguous` or `missing`.
     status: String,
     /// `id`, `url`, `name` or `title`: the property by which the documents were found. Null: none was found.
     matched_by: Option<String>,
-    /// The documents that the target refers to, at most 10.
+    /// The documents to which the target refers, at most 10.
     documents: Vec<LinkedDocumentBody>,
-    /// `followed` or `left`: the action of the ingestion of this document.
+    /// `followed` if the ingestion of this document followed the link, otherwise `left`.
     action: String,
     /// The time at which the document was first found to refer to the target.
     #[schema(value_type = String, format = DateTime)]
@@ -110,7 +110,7 @@ struct DocumentLinkList {
 struct IncomingLinkBody {
     /// The document that contains the link.
     document: LinkedDocumentBody,
-    /// The target as it is in that document.
+    /// The target as that document contains it.
     target: String,
     /// The time at which that document was first found to contain the link.
     #[schema(value_type = String, format = DateTime)]
@@ -134,7 +134,7 @@ struct IncomingLinkList {
     skip: u32,
 }
 
-/// A target without a document.
+/// A target that matches no document of the organization.
 #[derive(Debug, Serialize, ToSchema)]
 struct MissingLinkBody {
     /// The target as the document with the oldest reference contains it.
@@ -159,7 +159,7 @@ impl From<&MissingLink> for MissingLinkBody {
     }
 }
 
-/// A page of the targets without a document.
+/// A page of the targets that match no document of the organization.
 #[derive(Debug, Serialize, ToSchema)]
 struct MissingLinkList {
     /// The targets of the page, the oldest reference first.
@@ -177,9 +177,9 @@ struct LinkReportBody {
     matched: usize,
     /// Number of targets that refer to several documents.
     ambiguous: usize,
-    /// Number of targets that the organization does not have.
+    /// Number of targets that match no document.
     missing: usize,
-    /// True if the text has further targets, which are left out.
+    /// True if the document has further targets, which are omitted.
     truncated: bool,
 }
 

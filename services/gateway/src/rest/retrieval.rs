@@ -26,7 +26,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Conditions on passages, all of which apply.
+/// Conditions on passages, all of which must hold.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct PassageFilterFields {
     /// Passages of any of these documents, at most 1,000. Null or empty: of all documents.
@@ -120,11 +120,11 @@ struct PassageHighlightBody {
     start: u32,
     /// The index after the last character.
     end: u32,
-    /// The word on its page. Null: the position is unknown.
+    /// The rectangle of the word; for a word in a table, of its row or of the table. Null: the position is unknown.
     area: Option<PassageAreaBody>,
 }
 
-/// A passage.
+/// A passage that a search found.
 #[derive(Debug, Serialize, ToSchema)]
 struct PassageBody {
     document_id: String,
@@ -149,13 +149,13 @@ struct PassageBody {
     /// The relevance by the rerank model. Null: the passage was not reranked.
     relevance: Option<f64>,
     highlights: Vec<PassageHighlightBody>,
-    /// The words of the passage, one rectangle for each page.
+    /// The rectangles around the words of the passage, one for each page.
     areas: Vec<PassageAreaBody>,
-    /// Metadata of the document, the position of the passage, its images, and the documents that its links refer to.
+    /// Metadata of the document, the position of the passage, its images, and the documents to which its links refer.
     metadata_pairs: Vec<PassageMetadataBody>,
 }
 
-/// A key and a value of a passage. A key may be repeated.
+/// An entry of the metadata of a passage. A key may be repeated.
 #[derive(Debug, Serialize, ToSchema)]
 struct PassageMetadataBody {
     key: String,
@@ -173,10 +173,10 @@ struct SearchGapBody {
     description: String,
 }
 
-/// The use of a part of a search.
+/// The outcome of a part of a search.
 #[derive(Debug, Serialize, ToSchema)]
 struct SearchPartBody {
-    /// True: the part ranked passages.
+    /// True if the part ranked passages.
     used: bool,
     /// Empty: the part considered all passages.
     gaps: Vec<SearchGapBody>,
@@ -191,7 +191,7 @@ struct PassageList {
     dense: SearchPartBody,
     /// Null: the request requires no reranking.
     rerank: Option<SearchPartBody>,
-    /// The number of indexed passages that were left out, because their document was deleted or changed.
+    /// The number of indexed passages that are omitted, because their document was deleted or changed.
     stale_passages: u32,
     /// The charged credits.
     credits: u64,
@@ -200,7 +200,7 @@ struct PassageList {
 /// A quote that supports an answer.
 #[derive(Debug, Serialize, ToSchema)]
 struct AnswerCitationBody {
-    /// The number in the answer, such as [1].
+    /// The number by which the answer refers to the citation, such as 1 for [1].
     number: u32,
     document_id: String,
     document_name: String,
@@ -212,7 +212,7 @@ struct AnswerCitationBody {
     page: u32,
     /// Words of the passage.
     quote: String,
-    /// The words of the passage, one rectangle for each page.
+    /// The rectangles around the words of the passage, one for each page.
     areas: Vec<PassageAreaBody>,
 }
 

@@ -48,7 +48,7 @@ impl LinkService for Api {
     );
 }
 
-/// Returns the request of a list without a filter and with one order.
+/// Converts a count to a field of a message. A count above the maximum of the field becomes the maximum.
 fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Invalid tokens.
+//! Tokens that are invalid, or become invalid while a stream is open.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ async fn a_stream_ends_when_its_token_expires() {
     let (lasting, token) = (Token::generate(&org, &System), Token::generate(&org, &System));
     server.organization(&org).await;
     server.store_token(&lasting, record(&lasting, &user, Role::Member)).await;
-    // A busy machine may read the document for longer than the token is valid.
+    // Another token uploads the document: on a busy machine, its text may be ready only after the tested token has expired.
     let document = server.holder(&lasting.reveal()).ready_document("a.txt", "text").await;
     let mut brief = record(&token, &user, Role::Member);
     brief.expires_at = Some(System.now() + Duration::from_secs(4));
@@ -132,13 +132,13 @@ async fn a_token_ends_with_its_organization() {
     server.stop().await;
 }
 
-/// Starts a turn that does not end, and returns its events.
+/// Starts an endless turn about a new document, and returns the events of the turn.
 pub(crate) async fn endless(server: &Server, client: &Client) -> Streaming<v1::ChatResponse> {
     let document = client.ready_document("a.txt", "text").await;
     endless_about(server, client, document).await
 }
 
-/// Starts a turn about a document that does not end, and returns its events.
+/// Starts an endless turn about a document, and returns the events of the turn.
 pub(crate) async fn endless_about(
     server: &Server,
     client: &Client,

@@ -1,4 +1,4 @@
-//! The routes of conversations with any agent.
+//! The REST routes of conversations and turns, which serve the agents of all profiles.
 
 use folio_types::{ThreadId, TurnId};
 use http::Method;
@@ -11,11 +11,12 @@ use crate::harness::{Answer, Client, Server};
 /// An event of a stream: its name, its id and its data.
 type StreamEvent = (String, String, Value);
 
-/// A conversation with the agent of a stack without columns.
+/// A conversation about a stack without columns, with the agent of the stack.
 struct Conversation {
     http: Http,
-    /// The routes of the organization.
+    /// The path of the organization, with which its routes begin.
     routes: String,
+    /// The path of the stack.
     stack: String,
     thread: String,
 }
@@ -45,7 +46,7 @@ impl Conversation {
         self.http.get(&format!("{}/turns/{turn}", self.routes)).await.json()
     }
 
-    /// Returns the events after the last received one.
+    /// Opens the event stream of a turn again, after the last event that the client received.
     async fn rejoin(&self, turn: &str, last_event: &str) -> super::Answer {
         let path = format!("{}/turns/{turn}/events", self.routes);
         self.http.send(self.http.request(Method::GET, &path).header("last-event-id", last_event)).await
@@ -57,13 +58,13 @@ impl Conversation {
     }
 }
 
-/// Scripts a call that defines a column.
+/// Lets the next answer of the model be a call of `define_columns` with one column.
 fn script_columns(server: &Server, name: &str) {
     let columns = json!({ "columns": [{ "name": name, "type": "number" }] });
     server.model.next(Answer::Calls(vec![("define_columns", columns)]));
 }
 
-/// Returns the events of a stream. Comments are left out.
+/// Parses the events of a stream of server-sent events. Comments are skipped.
 fn events(stream: &str) -> Vec<StreamEvent> {
     let blocks = stream.split("\n\n").filter(|block| block.lines().any(|line| line.starts_with("data: ")));
     blocks
@@ -149,7 +150,7 @@ async fn a_turn_is_rejected_cancelled_superseded_and_resumed() {
 
     script_columns(&server, "Gross");
     let (_, _, waiting) = last(&talk.say(json!({ "text": "Again" })).await);
-    // No answer is scripted.
+    // The model has no further answer, so that the turn fails.
     let failed = talk.say(json!({ "text": "Hello", "if_pending": "supersede" })).await;
     let (name, _, failed) = last(&failed);
     assert_eq!((name.as_str(), &failed["failed"]["retriable"]), ("failed", &json!(true)), "{failed}");

@@ -1,4 +1,4 @@
-//! The routes of users that sign in.
+//! The REST routes of users that sign in with a password.
 
 use folio_types::{OrgId, Role, System, UserId};
 use http::Method;
@@ -89,7 +89,11 @@ async fn a_user_changes_its_own_name_and_password_and_nothing_else() {
         let refused = session.json(Method::PUT, path, &change).await;
         assert_eq!(refusal(&refused), (403, json!("Admin access required")), "{change}");
     }
-    assert_eq!(session.json(Method::DELETE, &other, &Value::Null).await.status, 404, "a foreign user is a missing one");
+    assert_eq!(
+        session.json(Method::DELETE, &other, &Value::Null).await.status,
+        404,
+        "a user that the caller may not see is like a missing one"
+    );
     let new = "another SECRET password";
     let without = session.json(Method::PUT, &own, &json!({ "password": new })).await;
     assert_eq!(without.status, 400, "the current password is required");

@@ -1,11 +1,11 @@
-//! Vocabulary of labels in several languages, and normalization of labels.
+//! Vocabulary of the labels of values in documents, in several languages, and normalization of labels.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use folio_types::notation::fold;
 
-/// Canonical names with the folded labels that documents print for them.
+/// Canonical names, each with the labels that documents print for it, separated by `|` and normalized by [`fold`].
 const VOCABULARY: [(&str, &str); 31] = [
     (
         "invoice_number",
@@ -100,12 +100,12 @@ const VOCABULARY: [(&str, &str); 31] = [
     ("unit", "unit|einheit|unite|unidad|uom|eenheid"),
 ];
 
-/// Words in labels of identifiers. The value of an identifier is text, even if it has only digits.
+/// Words that mark the label of an identifier. The value of an identifier is text, even if it has only digits.
 const IDENTIFIERS: &str = "number no nr id code iban bic swift phone telephone tel telefon fax mobile zip postcode \
                            postal account reference ref nummer numero serial sku ean isbn vin konto kundennummer \
                            rechnungsnummer receipt order meter";
 
-/// Returns the folded words of a name, with abbreviations expanded.
+/// Returns the words of a name, normalized by [`fold`], with expanded abbreviations, without `the`, `of` and `a`.
 pub fn tokens(name: &str) -> Vec<String> {
     let expanded = |word: &str| match word {
         "no" | "nr" | "num" | "nummer" => "number".to_owned(),
@@ -156,6 +156,7 @@ pub(super) fn is_sum(label: &str) -> bool {
     }
 }
 
+/// Returns true if a label names an identifier, such as the number of an invoice.
 pub fn is_identifier(label: &str) -> bool {
     let folded = fold(label);
     folded
@@ -164,7 +165,8 @@ pub fn is_identifier(label: &str) -> bool {
         || matches!(canonical(label), Some("invoice_number" | "order_number" | "receipt_number"))
 }
 
-/// Converts a label to a property name.
+/// Converts a label to the name of a property of a schema, such as `seller_vat_id`. Empty: the normalized label has no ASCII letters
+/// or digits.
 pub fn property_name(label: &str) -> String {
     let ascii: String = fold(label).chars().map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' }).collect();
     let mut name = ascii.split_whitespace().collect::<Vec<_>>().join("_");
