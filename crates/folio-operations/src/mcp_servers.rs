@@ -85,7 +85,7 @@ fn check_one_credential(token: Option<&Secret>, has_oauth: bool) -> Result<()> {
 }
 
 /// Creates an MCP server without allowed tools. Errors: `QUOTA_EXCEEDED` over [`SERVERS_MAX`]; `NAME_TAKEN` if another server has
-/// the same name; `SECRETS_UNAVAILABLE` if a token is set and the process has no master key.
+/// the same name; `SECRETS_UNAVAILABLE` if a token or a client secret is set and the process has no master key.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateMcpServer {
     pub name: String,
