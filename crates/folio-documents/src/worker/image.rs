@@ -17,7 +17,7 @@ use super::{Line, Output, caught};
 use crate::pdf_form::PdfWriter;
 use crate::tiff;
 
-/// Dots per inch of the unit of a PDF.
+/// Number of units of a PDF per inch.
 const POINTS: f32 = 72.0;
 /// Quality of the images of a PDF rendition, from 1 to 100.
 const JPEG_QUALITY: u8 = 85;
