@@ -74,7 +74,7 @@ fn upright(input: Vec<u8>) -> Result<DynamicImage, String> {
     let mut reader = ImageReader::new(Cursor::new(input)).with_guessed_format().map_err(|error| error.to_string())?;
     let format = reader.format();
     if !matches!(format, Some(image::ImageFormat::Png | image::ImageFormat::Jpeg | image::ImageFormat::WebP)) {
-        return Err("the file is no PNG, JPEG or WebP image".to_owned());
+        return Err("unsupported image format: expected PNG, JPEG or WebP".to_owned());
     }
     reader.limits(source_limits());
     let failed = |error: image::ImageError| format!("the image cannot be decoded: {error}");
