@@ -79,7 +79,7 @@ async fn the_words_of_a_page_have_boxes() {
     for number in [0, 2] {
         let refused = words("note.txt", b"Total 12.50", number).await.expect_err("no such page");
         assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
-        assert!(refused.message().contains("has the pages 1 to 1"), "{refused}");
+        assert!(refused.message().contains("must be from 1 to 1"), "{refused}");
     }
 }
 

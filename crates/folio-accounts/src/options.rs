@@ -3,14 +3,15 @@
 use folio_types::Secret;
 use folio_types::settings::{InvalidSettings, Problems};
 
-/// Minimum size of [`Options::page_secret`].
+/// Minimum size of [`Options::page_secret`] in bytes.
 const SECRET_BYTES_MIN: usize = 32;
 
 folio_types::settings! {
+    /// The settings section `users`.
     pub struct Options {
         /// True if users may sign in with an e-mail address and a password.
         pub enabled: bool = false,
-        /// Secret of a page that signs users in with signed requests. Empty: no page does.
+        /// Secret with which a web page signs its requests for sessions of users. Empty: no page may request sessions.
         pub page_secret: Secret = Secret::default(),
     }
 }

@@ -30,9 +30,10 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     }
 }
 
+/// The processes that use the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Only this process.
+    /// One process at a time: temporary files that exist when it opens the store belong to dead processes.
     SingleProcess,
     /// Several processes, possibly on several machines.
     Shared,
@@ -68,7 +69,7 @@ impl FolderBlobStore {
     }
 }
 
-/// Removes the temporary files of dead processes.
+/// Removes the temporary files of dead processes. In a shared folder, these are the files older than [`UNFINISHED_FOR`].
 fn remove_unfinished(folder: &Path, sharing: Sharing) -> io::Result<()> {
     let ignore_missing = |result: io::Result<()>| match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -195,14 +196,14 @@ fn entries<Id: FromStr + Send + 'static>(folder: PathBuf) -> Entries<Id> {
             Ok(next.map(|entry| (entry, Some(folder))))
         })
     });
-    // Skips the folder of temporary files.
+    // Skips names that are no ids, such as the folder of temporary files.
     let named = |entry: DirEntry| async move {
         Ok(entry.file_name().to_str().and_then(|name| name.parse().ok()).map(|id| (id, entry.path())))
     };
     listed.try_flatten_stream().try_filter_map(named).boxed()
 }
 
-/// Returns the entries of a found folder, or the error that ended the search for folders.
+/// Returns the entries that `list` finds in a folder, or the error with which the list of folders ended.
 fn nested<T, U: Send + 'static>(
     found: io::Result<T>,
     list: impl FnOnce(T) -> BoxStream<'static, io::Result<U>>,
@@ -210,7 +211,7 @@ fn nested<T, U: Send + 'static>(
     found.map_or_else(|error| stream::once(async { Err(error) }).boxed(), list)
 }
 
-/// Returns a found blob. None: it was removed after it was listed.
+/// Returns a listed blob with its time. None: the blob was removed after it was listed.
 async fn stored(key: BlobKey, path: PathBuf) -> io::Result<Option<StoredBlob>> {
     let modified = match tokio::fs::metadata(path).await.and_then(|data| data.modified()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -239,7 +240,7 @@ impl Writer {
         loop {
             tokio::fs::create_dir_all(folder).await?;
             match tokio::fs::rename(&self.temporary, &self.path).await {
-                // The removal of another blob of the document removed the folder as well.
+                // A deletion of the last other blob of the document removed the folder after it was created.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < PUBLISH_RETRIES => attempts += 1,
                 renamed => break renamed?,
             }

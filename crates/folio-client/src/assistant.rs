@@ -9,15 +9,15 @@ use serde_json::Value;
 use crate::connection::Client;
 use crate::error::{Error, Result};
 
-/// A question, the request for a summary, or a calculation. The default fields have no condition.
+/// A question, a request for a summary, or a calculation. The default restricts neither the documents nor the credit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Question {
     pub text: String,
-    /// The only documents of a new conversation. Empty: all documents of the organization.
+    /// Restricts a new conversation to these documents. Empty: all documents of the organization.
     pub document_ids: Vec<String>,
-    /// Only documents with all of these tags.
+    /// Restricts the question to documents with all of these tags. Empty: no restriction.
     pub tag_ids: Vec<String>,
-    /// Only documents in any of these collections. Empty: no condition.
+    /// Restricts the question to documents in any of these collections. Empty: no restriction.
     pub collection_ids: Vec<String>,
     /// The conversation that the question continues. Empty: a new one.
     pub thread_id: String,
@@ -32,7 +32,7 @@ pub struct Question {
 pub struct Answer {
     /// `AnswerResponse`, `SummarizationResponse` or `CalculationResponse`.
     pub answer_type: String,
-    /// The members of the type, with `sources` and `passages`.
+    /// The answer as a JSON object of this type. `sources` and `passages` are the evidence.
     pub value: Value,
     /// The answer as a text.
     pub text: String,
@@ -44,7 +44,7 @@ pub struct Answer {
 }
 
 impl Question {
-    /// Returns the request of the chat.
+    /// Returns the chat request that sends the question.
     fn request(self) -> v1::ChatRequest {
         let Self { text, document_ids, tag_ids, collection_ids, thread_id, model, credit_budget } = self;
         let targets = tag_ids.into_iter().map(Target::TagId);
@@ -66,7 +66,7 @@ impl Answer {
     /// Returns the answer of a completed turn.
     ///
     /// # Errors
-    /// The turn has no typed answer: its profile is not that of the assistant.
+    /// `FailedPrecondition`: the turn has no typed answer, because the profile of its thread is not that of the assistant.
     fn of(completed: v1::Completed, thread_id: &str, turn_id: &str) -> Result<Self> {
         let value = serde_json::from_str(&completed.answer_json)
             .map_err(|_| Error::new(Code::FailedPrecondition, "the turn has no typed answer"))?;
@@ -85,7 +85,7 @@ impl Client {
     /// Asks the assistant and waits for its answer.
     ///
     /// # Errors
-    /// A refusal of the server, a turn without an answer, or a connection that is lost.
+    /// The server refuses the question, the turn ends without an answer, or the connection is lost.
     pub async fn ask(&self, question: Question) -> Result<Answer> {
         let mut turn = self.chat(question.request());
         let completed = turn.completed().await?;

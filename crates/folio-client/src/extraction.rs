@@ -1,4 +1,4 @@
-//! Extractions of one document and of many.
+//! Runs of prompts on one document and on many documents.
 
 use folio_proto::v1;
 use folio_types::Code;
@@ -13,7 +13,7 @@ impl Client {
     /// a job; `progress` receives its states. A request without a `request_id` gets one.
     ///
     /// # Errors
-    /// A refusal of the server, a failed job, or a connection that is lost.
+    /// The server refuses the request, the job fails, or the connection is lost and cannot be restored.
     pub async fn extract(
         &self,
         mut request: v1::RunExtractionRequest,
@@ -39,7 +39,7 @@ impl Client {
     /// its results. A request without a `request_id` gets one.
     ///
     /// # Errors
-    /// A refusal of the server.
+    /// The server refuses the request.
     pub async fn batch(&self, mut request: v1::RunExtractionsRequest) -> Result<v1::Job> {
         set_request_id(&mut request.request_id);
         let started = self.repeat(|| {
@@ -50,7 +50,10 @@ impl Client {
     }
 }
 
-/// Returns the part of a response that the API guarantees.
+/// Returns a field of a response that the API guarantees.
+///
+/// # Errors
+/// `Internal`: the field is missing.
 pub(crate) fn present<T>(part: Option<T>) -> Result<T> {
     part.ok_or_else(|| Error::new(Code::Internal, "invalid response of the server: a required field is missing"))
 }

@@ -8,7 +8,7 @@ use crate::connection::Client;
 use crate::error::{Error, Result};
 use crate::rejoined::{Opening, Rejoined, Update, opening};
 
-/// The states of a job until it has ended. A lost connection is opened again.
+/// The states of a job until it has ended. A lost connection is reopened.
 pub struct JobStates {
     open: Box<dyn Fn() -> Opening<Option<v1::Job>> + Send + Sync>,
     streams: Rejoined<Option<v1::Job>>,
@@ -19,7 +19,7 @@ impl JobStates {
     /// Returns the next state. None: the job has ended.
     ///
     /// # Errors
-    /// A refusal of the server, or a connection that is lost.
+    /// The server refuses the request, or the connection is lost and cannot be restored.
     pub async fn next(&mut self) -> Result<Option<v1::Job>> {
         while !self.is_ended {
             if let Update::Message(Some(job)) = self.streams.next(&self.open).await? {
@@ -37,6 +37,7 @@ fn has_ended(job: &v1::Job) -> bool {
 }
 
 impl Client {
+    /// Watches a job until it has ended.
     pub fn watch_job(&self, job_id: &str) -> JobStates {
         let (client, job_id) = (self.clone(), job_id.to_owned());
         let open = move || {
@@ -49,7 +50,7 @@ impl Client {
     /// Waits until a job has ended, and returns it. `progress` receives each state of the job.
     ///
     /// # Errors
-    /// A refusal of the server, or a connection that is lost. A failed job is no error.
+    /// The server refuses the request, or the connection is lost and cannot be restored. A failed job is no error.
     pub async fn wait_for_job(&self, job_id: &str, mut progress: impl FnMut(&v1::Job)) -> Result<v1::Job> {
         let (mut states, mut last) = (self.watch_job(job_id), v1::Job::default());
         while let Some(job) = states.next().await? {
@@ -63,7 +64,7 @@ impl Client {
 /// Returns the id of the extraction of an ended job with one item.
 ///
 /// # Errors
-/// The error of the item or of the job.
+/// The error of the item or of the job. `Cancelled`: neither has an error.
 pub(crate) fn extraction_of(job: &v1::Job) -> Result<String> {
     let item = job.items.first();
     let result: Value = item.and_then(|item| serde_json::from_str(&item.result_json).ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Tables of stacks: jobs that fill them, their changes, and files with them.
+//! Tables of stacks: watches of a table, jobs that fill it, and exports of it.
 
 use std::collections::VecDeque;
 
@@ -17,16 +17,17 @@ use crate::watched_table::WatchedTable;
 /// Number of rows of a page of a list.
 const PAGE_ROWS: i32 = 100;
 
-/// The stack, its rows, and then each change, without end.
+/// A watch of a table: the stack and its rows, and then each change, without end.
 ///
-/// A lost connection is opened again; then the rows that changed meanwhile are sent. All rows are sent again after a change of the stack.
+/// A lost connection is reopened, and the rows that changed meanwhile are returned. All rows are returned again after a change of the
+/// stack.
 pub struct TableWatch {
     client: Client,
     stack_id: String,
     open: Box<dyn Fn() -> Opening<v1::WatchTableResponse> + Send + Sync>,
     streams: Rejoined<v1::WatchTableResponse>,
     table: WatchedTable,
-    /// The rows that are listed before the next message of the stream.
+    /// The rows of a list that are returned before the next message of the stream. None: no list is in progress.
     rows: Option<BoxStream<'static, Result<v1::StackRow>>>,
     removed: VecDeque<String>,
 }
@@ -35,7 +36,7 @@ impl TableWatch {
     /// Returns the next change, or the notice that the connection broke. Dropping the future loses no change.
     ///
     /// # Errors
-    /// A refusal of the server, or a connection that is lost. The code after the deletion of the stack is `NotFound`.
+    /// The server refuses the request, or the connection is lost and cannot be restored. `NotFound`: the stack was deleted.
     pub async fn next_update(&mut self) -> Result<Update<v1::WatchTableResponse>> {
         let message = |change| Ok(Update::Message(v1::WatchTableResponse { change: Some(change) }));
         loop {
@@ -117,7 +118,7 @@ impl Client {
     /// gets one.
     ///
     /// # Errors
-    /// A refusal of the server, such as `NO_EXTRACTION` if no cell is missing.
+    /// The server refuses the request, for example with the reason `NO_EXTRACTION` if no cell is missing.
     pub async fn fill_stack(&self, mut request: v1::FillStackRequest) -> Result<v1::Job> {
         set_request_id(&mut request.request_id);
         let started = self.repeat(|| {
@@ -127,10 +128,10 @@ impl Client {
         present(started.await?.job)
     }
 
-    /// Returns a table as a file, which is read into memory.
+    /// Exports a table, and returns the file. The whole file is kept in memory.
     ///
     /// # Errors
-    /// A refusal of the server, or a connection that is lost.
+    /// The server refuses the request, or the connection is lost and cannot be restored.
     pub async fn export_table(&self, request: v1::ExportTableRequest) -> Result<Vec<u8>> {
         let exported = self.repeat(|| {
             let (mut service, request) = (self.stacks(), request.clone());

@@ -50,7 +50,7 @@ impl Events {
     /// [`TurnPosition::closing`] returns. Dropping the future loses no event.
     ///
     /// # Errors
-    /// A refusal of the server, or a connection that is lost.
+    /// The server refuses the request, or the connection is lost and cannot be restored.
     pub async fn next_update(&mut self) -> Result<Option<Update<v1::Event>>> {
         while !self.is_ended {
             let Self { client, start, position, has_started, streams, .. } = self;
@@ -137,7 +137,7 @@ impl Turn {
     /// Returns the next event. None: the events ended.
     ///
     /// # Errors
-    /// A refusal of the server, or a connection that is lost.
+    /// The server refuses the request, or the connection is lost and cannot be restored.
     pub async fn next(&mut self) -> Result<Option<v1::Event>> {
         while !self.is_ended {
             match self.update().await? {

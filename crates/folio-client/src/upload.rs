@@ -19,7 +19,7 @@ impl Client {
     /// that the file is sent again after a lost connection. `progress` receives the number of bytes sent so far.
     ///
     /// # Errors
-    /// A refusal of the server.
+    /// The server refuses the request.
     pub async fn upload(
         &self,
         bytes: impl Into<Bytes>,

@@ -10,9 +10,9 @@ use crate::error::Result;
 use crate::rejoined::{Opening, Rejoined, Update, opening};
 use crate::watched_items::{WatchResponse, WatchedItems};
 
-/// The current items, and then each change, without end.
+/// A watch: the current items, and then each change, without end.
 ///
-/// A lost connection is opened again. The new stream sends all items again; items that were removed meanwhile are reported as removed.
+/// A lost connection is reopened. The new stream sends all items again, and items that were removed meanwhile are reported as removed.
 pub struct Watch<T> {
     open: Box<dyn Fn() -> Opening<T> + Send + Sync>,
     streams: Rejoined<T>,
@@ -29,7 +29,7 @@ impl<T: WatchResponse> Watch<T> {
     /// Returns the next change, or the notice that the connection broke. Dropping the future loses no change.
     ///
     /// # Errors
-    /// A refusal of the server, or a connection that is lost.
+    /// The server refuses the request, or the connection is lost and cannot be restored.
     pub async fn next_update(&mut self) -> Result<Update<T>> {
         if let Some(ready) = self.ready.pop_front() {
             return Ok(Update::Message(ready));
@@ -52,7 +52,7 @@ impl<T: WatchResponse> Watch<T> {
     /// Returns the next change.
     ///
     /// # Errors
-    /// A refusal of the server, or a connection that is lost.
+    /// The server refuses the request, or the connection is lost and cannot be restored.
     pub async fn next(&mut self) -> Result<T> {
         loop {
             if let Update::Message(message) = self.next_update().await? {
@@ -82,7 +82,7 @@ impl Client {
         })
     }
 
-    /// Watches a document and its newest extractions. The error after the deletion of the document has the code `NotFound`.
+    /// Watches a document and its newest extractions. After the deletion of the document, the watch fails with `NotFound`.
     pub fn watch_document(&self, document_id: &str) -> Watch<v1::WatchDocumentResponse> {
         let (client, document_id) = (self.clone(), document_id.to_owned());
         Watch::new(self, move || {
@@ -95,7 +95,7 @@ impl Client {
     /// Waits until the text of a document is `Ready`, or is `NoText` or `Failed`.
     ///
     /// # Errors
-    /// A refusal of the server, a document that was deleted, or a connection that is lost.
+    /// The server refuses the request, the document is deleted, or the connection is lost and cannot be restored.
     pub async fn wait_for_text(&self, document_id: &str) -> Result<v1::Document> {
         use v1::DocumentState::{Failed, NoText, Ready};
         let mut changes = self.watch_document(document_id);

@@ -6,9 +6,10 @@ use folio_proto::v1;
 
 /// A response of a watch of items.
 pub trait WatchResponse: Sized {
+    /// Returns the change of the items that the response contains.
     fn change(&self) -> ItemChange<'_>;
 
-    /// Returns the response that an item was removed.
+    /// Returns the response that reports the removal of an item.
     fn removal(id: String) -> Self;
 }
 
@@ -21,7 +22,7 @@ pub enum ItemChange<'a> {
     Removed(&'a str),
     /// All items were sent.
     CaughtUp,
-    /// The change of something else.
+    /// No change of an item.
     Other,
 }
 
@@ -49,11 +50,12 @@ watch_response!(WatchInboxResponse: watch_inbox_response, Item.item_id, RemovedI
 watch_response!(WatchPendingApprovalsResponse: watch_pending_approvals_response, PendingApproval.turn_id, RemovedTurnId);
 watch_response!(WatchDocumentResponse: watch_document_response, Extraction.extraction_id, RemovedExtractionId);
 
-/// Completes the changes of a new stream. A stream starts with all items. Items of the stream before that the new one does not send
-/// until it has caught up were removed while no stream was open, which the new stream does not state.
+/// Detects the items that were removed while no stream was open. A new stream starts with all items, and does not report earlier
+/// removals: when it has caught up, each item that it has not sent was removed.
 #[derive(Debug, Default)]
 pub(crate) struct WatchedItems {
     items: BTreeSet<String>,
+    /// The items of the previous stream that the new one has not sent yet.
     unconfirmed: BTreeSet<String>,
 }
 

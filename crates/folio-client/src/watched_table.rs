@@ -1,7 +1,7 @@
 //! The rows of a watched table across all its streams. No I/O.
 //!
-//! A stream sends the stack, and then only rows that change. So the rows are listed when a stream starts, and after each change of the
-//! stack: they then have other columns, or documents that are no longer in the stack.
+//! A stream sends the stack, and then only rows that change. Therefore the rows are listed when a stream starts, and after each change
+//! of the stack, which may change the columns of the rows or remove rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,8 +3,9 @@
 use folio_proto::cluster::v1 as cluster;
 use folio_proto::v1;
 
+/// A request type, which identifies its RPC.
 pub(crate) trait Call {
-    /// Service and method, as in the signed header and in traces.
+    /// Service and method of the RPC, as in the signed header and in traces.
     const METHOD: &'static str;
 }
 

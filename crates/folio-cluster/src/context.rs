@@ -11,6 +11,7 @@ tokio::task_local! {
     static CALL: CallContext;
 }
 
+/// The context of an RPC.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallContext {
     /// Number of times the RPC was forwarded before it reached this process.

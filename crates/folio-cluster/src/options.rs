@@ -65,7 +65,7 @@ folio_types::settings! {
         /// Maximum number of conversations of a node in percent of the mean over the nodes. Further threads are placed
         /// on other nodes.
         pub load_percent: u64 = LoadBound::default().percent,
-        /// Conversations that a node may have in addition to `load_percent`.
+        /// Number of conversations by which a node may exceed the maximum of `load_percent`.
         pub load_slack: u64 = LoadBound::default().slack,
     }
 }
@@ -77,6 +77,7 @@ folio_types::settings! {
         pub ca: Option<PathBuf> = None,
         /// Certificate of this process, followed by the chain to the authority.
         pub certificate: Option<PathBuf> = None,
+        /// Private key of the certificate.
         pub key: Option<PathBuf> = None,
         /// Server name that the certificate of every node contains, because node addresses change.
         pub server_name: String = NODE_NAME.to_owned(),
@@ -86,6 +87,7 @@ folio_types::settings! {
     }
 }
 
+/// Default of [`TlsOptions::server_name`].
 pub const NODE_NAME: &str = "folio-node";
 
 impl TlsOptions {
@@ -167,7 +169,10 @@ impl Options {
         Err(invalid(format!("address {address:?} is not loopback: set cluster.tls or cluster.insecure")))
     }
 
-    /// Returns every secret, those of the file first.
+    /// Returns all secrets, those of the file first.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD`: the file cannot be read.
     pub(crate) fn all_secrets(&self) -> Result<Vec<Secret>> {
         let mut secrets = Vec::new();
         if let Some(path) = &self.secret_file {

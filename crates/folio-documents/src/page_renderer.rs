@@ -176,7 +176,8 @@ impl PageRenderer {
             Route::Pdf => true,
             Route::Image | Route::Tiff => false,
             Route::Text | Route::Office | Route::Archive | Route::None => {
-                let message = format!("Folio renders pages of PDF, PNG, JPEG and TIFF files, and not of {media_type}");
+                let message =
+                    format!("cannot render a page of a {media_type} file: expected a PDF, PNG, JPEG or TIFF file");
                 return Err(Error::precondition(Reason::UnsupportedType, message));
             }
         };

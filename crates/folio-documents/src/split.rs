@@ -194,7 +194,7 @@ pub fn check_split_parts(parts: &[SplitPart]) -> Result<()> {
     for (at, part) in parts.iter().enumerate() {
         let PageRange { first, last } = part.pages;
         if first <= previous || last < first {
-            let problem = format!("pages {first} to {last} are no ascending range after page {previous}");
+            let problem = format!("invalid pages {first} to {last}: expected an ascending range after page {previous}");
             return Err(Error::invalid_field(format!("parts[{at}]"), problem));
         }
         part.name.as_ref().map_or(Ok(()), |name| check_name(&format!("parts[{at}].name"), name))?;
@@ -221,7 +221,7 @@ fn check_document(document: &Document, parts: &[SplitPart]) -> Result<()> {
     if document.state == TextState::Ready
         && let Some(at) = parts.iter().position(|part| part.pages.last > document.pages)
     {
-        let problem = format!("the document has the pages 1 to {}", document.pages);
+        let problem = format!("must be at most {}, the number of pages of the document", document.pages);
         return Err(Error::invalid_field(format!("parts[{at}].last_page"), problem));
     }
     Ok(())

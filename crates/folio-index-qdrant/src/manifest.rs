@@ -1,4 +1,4 @@
-//! Points that record states: of an organization, and of each document.
+//! Points that record the state of an organization's index and of each of its documents.
 
 use std::collections::BTreeMap;
 

@@ -76,7 +76,7 @@ pub(crate) fn validate_language(field: &str, language: &str) -> Result<()> {
         return Ok(());
     }
     let excerpt: String = language.chars().take(LANGUAGE_BYTES).collect();
-    Err(Error::invalid_field(field, format!("{excerpt:?} is no language code: expected a code such as de or pt-br")))
+    Err(Error::invalid_field(field, format!("invalid language code {excerpt:?}: expected a code such as de or pt-br")))
 }
 
 pub(crate) fn validate_metadata<'a>(
@@ -101,7 +101,7 @@ impl Embedding {
         at_most(field, self.values.len(), DIMENSIONS_MAX, "dimensions")?;
         let norm = norm(&self.values);
         if !norm.is_finite() || norm <= f32::MIN_POSITIVE {
-            return Err(Error::invalid_field(field, "is no vector: expected finite numbers that are not all zero"));
+            return Err(Error::invalid_field(field, "invalid vector: expected finite numbers that are not all zero"));
         }
         Ok(())
     }

@@ -144,7 +144,7 @@ impl JobKind for Reembeddings {
     async fn run_item(&self, task: ItemTask) -> Result<Value> {
         let (knowledge, org) = (&self.0, &task.principal.org);
         let bucket = u8::from_str_radix(task.subject()?, 16)
-            .map_err(|_| Error::internal("the item of a job is no bucket of passages"))?;
+            .map_err(|_| Error::internal("the item of a job is not the number of a bucket of passages"))?;
         let targets = targets_of(knowledge, org).await?;
         let Some(chosen) = targets.first() else {
             return Ok(json!({ "skipped": "the organization has no embedding model" }));

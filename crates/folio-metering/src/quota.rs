@@ -1,5 +1,5 @@
-//! Quota of concurrent model calls of an organization over all processes, checked before credit is reserved, and the
-//! organization's handling of abandoned calls.
+//! Enforces the quota of concurrent model calls of an organization over all processes before credit is reserved, and applies the
+//! organization's setting for abandoned calls.
 
 use async_trait::async_trait;
 use folio_quotas::Slots;
@@ -7,7 +7,7 @@ use folio_types::Result;
 
 use crate::{Meter, MeteredCall, Permit, Settlement, SharedMeter};
 
-/// Acquires a slot of the quota before it requests a permit from the inner meter.
+/// A meter that acquires a slot of the quota before it requests a permit from the inner meter.
 pub struct QuotaMeter {
     inner: SharedMeter,
     slots: Slots,

@@ -11,13 +11,13 @@ use crate::declaration::Declaration;
 /// Derives the changed resource from the output of an operation.
 type TargetOf<T> = Box<dyn FnOnce(&T) -> Option<AuditTarget> + Send>;
 
-/// Audit data of one operation, besides caller, time and name.
+/// The audit data that an operation supplies. Caller, time and name are added to it.
 pub struct AuditRecord<T> {
     arguments: Value,
     /// Another organization that the operation concerns, whose log records it as well.
     other_org: Option<OrgId>,
     target: TargetOf<T>,
-    /// An organization that the operation creates: its log starts with this entry.
+    /// The organization that the operation creates. Its log starts with the entry of the operation.
     created_org: Option<OrgId>,
 }
 
@@ -28,7 +28,7 @@ impl<T> std::fmt::Debug for AuditRecord<T> {
 }
 
 impl<T> AuditRecord<T> {
-    /// Records these arguments, which must contain no secret. If the operation may concern another organization than
+    /// Creates a record with these arguments, which must contain no secret. If the operation may concern another organization than
     /// the caller's, they contain ids and numbers only, because the caller's log remains when the other organization is
     /// deleted.
     pub fn new(arguments: Value) -> Self {

@@ -108,8 +108,8 @@ where
     })
 }
 
-/// Returns the number of matching items. `listed`: the number of items of a list that was read in part. None: all items were
-/// read. The items that were not read match as often as the others.
+/// Returns the number of matching items. `listed`: the number of items of a list that was read in part. The estimate assumes that the
+/// unread items match as often as the others. None: all items were read.
 fn total(matching: u64, read: u64, listed: Option<u64>) -> Total {
     let Some(listed) = listed else { return Total { items: matching, is_estimate: false } };
     let scaled = u128::from(matching) * u128::from(listed.max(read)) / u128::from(read.max(1));

@@ -85,8 +85,8 @@ impl WaitingItem for DictionaryQuestion {
     }
 }
 
-/// Enters the meaning of the term of a question: the entry of the term is created or replaced, with the provenance of a person. Other
-/// open questions about the term are answered, too.
+/// Answers a question with the meaning of its term: the entry of the term is created or replaced, with the provenance of a person. The
+/// other open questions about the term become answered, too.
 #[derive(Debug, Clone, Serialize)]
 pub struct AnswerDictionaryQuestion {
     pub dictionary_question_id: DictionaryQuestionId,

@@ -36,8 +36,8 @@ const MEANINGS_PER_DOCUMENT: usize = 200;
 const PAGES_AT_ONCE: u32 = 20;
 const ENTRIES_AT_ONCE: usize = 8;
 
-/// Looks up the abbreviations of a document that its text does not explain. Unknown ones are inferred by one model call, and become
-/// questions to a person. Ingestion does the same. Errors: `NOT_FOUND`, `NO_TEXT`.
+/// Looks up the abbreviations of a document that its text does not explain. One model call infers the unknown ones, which become
+/// questions to a person. Ingestion in the mode `fast` runs the same steps. Errors: `NOT_FOUND`, `NO_TEXT`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReviewDocumentTerms {
     pub document_id: DocumentId,

@@ -111,7 +111,7 @@ impl Operation for GetDocumentStructure {
     }
 }
 
-/// Returns the text of a section with the sections in it, or the beginning of it.
+/// Returns the text of a section and of the sections in it. If the text exceeds the maximum, returns its beginning.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetSection {
     #[serde(serialize_with = "as_text")]

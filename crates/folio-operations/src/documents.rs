@@ -399,7 +399,7 @@ impl Operation for GetPageWords {
         let document: Document = context.find(&self.document_id).await?;
         check_ready(&document)?;
         if self.page == 0 || self.page > document.pages {
-            let problem = format!("the document has the pages 1 to {}, and not {}", document.pages, self.page);
+            let problem = format!("must be from 1 to {}, the number of pages of the document", document.pages);
             return Err(Error::invalid_field("page", problem));
         }
         let (org, id, texts) = (&context.principal().org, document.id.as_str(), &context.stores().texts);

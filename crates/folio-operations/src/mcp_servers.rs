@@ -64,7 +64,7 @@ impl OAuthClient {
         Ok(NewMcpOAuth { token_url, client_id, secret, scopes: self.scopes.clone() })
     }
 
-    /// Returns the client in the audit log, without its secret.
+    /// Returns the representation of the client in the audit log, without the secret.
     fn audited(&self) -> Value {
         let has_secret = self.client_secret.as_ref().is_some_and(|secret| !secret.is_empty());
         json!({
@@ -73,16 +73,19 @@ impl OAuthClient {
     }
 }
 
-/// Checks that a request sets one credential.
+/// Checks that a request sets at most one credential.
 fn check_one_credential(token: Option<&Secret>, has_oauth: bool) -> Result<()> {
     if has_oauth && token.is_some_and(|token| !token.is_empty()) {
-        return Err(Error::invalid_field(OAUTH, "must not be set with a token; requests have one credential"));
+        return Err(Error::invalid_field(
+            OAUTH,
+            "must not be set together with mcp_server.token: a server has one credential",
+        ));
     }
     Ok(())
 }
 
 /// Creates an MCP server without allowed tools. Errors: `QUOTA_EXCEEDED` over [`SERVERS_MAX`]; `NAME_TAKEN` if another server has
-/// the same name; `SECRETS_UNAVAILABLE` if a token is set and the process has no master key.
+/// the same name; `SECRETS_UNAVAILABLE` if a token or a client secret is set and the process has no master key.
 #[derive(Debug, Clone, Serialize)]
 pub struct CreateMcpServer {
     pub name: String,
@@ -91,7 +94,7 @@ pub struct CreateMcpServer {
     /// Bearer token. None or empty: requests have no credential.
     #[serde(serialize_with = "as_digest")]
     pub token: Option<Secret>,
-    /// None: no client requests access tokens.
+    /// None: requests have no access token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oauth: Option<OAuthClient>,
     /// True if agents may call the allowed tools.
@@ -144,13 +147,13 @@ list_operation! {
     |text| McpServerFilter { name_search: filter::name_search(text)? }
 }
 
-/// A tool to allow.
+/// A tool that agents may call after the update.
 #[derive(Debug, Clone, Serialize)]
 pub struct ToolToAllow {
     pub name: String,
-    /// True if its calls change something.
+    /// True if calls of the tool change something.
     pub is_write: bool,
-    /// The digest of the text to allow.
+    /// The digest of the description and the schema that the administrator has read.
     pub digest: Digest,
 }
 
@@ -209,7 +212,7 @@ impl Operation for UpdateMcpServer {
             }
             Some(tools) => {
                 let mut server: McpServer = context.find(id).await?;
-                // The tools are those of the server after the update.
+                // The tools are read with the URL and the credential that the server has after the update.
                 if url.as_ref().is_some_and(|url| *url != server.url) {
                     server.tools.clear();
                 }
@@ -235,7 +238,7 @@ async fn allow(
     allowed(server, &offered, tools)
 }
 
-/// Returns true if a tool is enabled with the digest.
+/// Returns true if the stored tool is enabled and has the same digest.
 fn is_stored(server: &McpServer, tool: &ToolToAllow) -> bool {
     let stored = server.tools.get(&tool.name);
     stored.is_some_and(|stored| stored.disabled_at.is_none() && stored.digest == tool.digest)
@@ -340,12 +343,12 @@ fn discovered(server: &McpServer, tool: OfferedTool) -> DiscoveredTool {
 async fn offered(context: &Context, server: &McpServer) -> Result<Vec<OfferedTool>> {
     let _permit = context.model_endpoint_permit()?;
     context.mcp().tools(server).await.map_err(|failure| {
-        let message = format!("MCP server {} cannot be read: {}", server.name, failure.problem());
+        let message = format!("cannot list the tools of MCP server {}: {}", server.name, failure.problem());
         Error::precondition(Reason::McpServerFailed, message)
     })
 }
 
-/// Checks a URL. A name is checked again at each connection, when it is resolved.
+/// Checks the URL of a server. The addresses of a host name are checked at each connection.
 fn url(policy: &AddressPolicy, text: String) -> Result<String> {
     check_server_url(URL, &text)?;
     permitted(policy, URL, &text)?;

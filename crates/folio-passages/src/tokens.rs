@@ -71,7 +71,7 @@ impl FileTokenizer {
             return Err(Error::invalid_field("tokenizer", message));
         }
         let malformed = |error: tokenizers::Error| {
-            Error::invalid_field("tokenizer", format!("the file of {name:?} is no tokenizer.json: {error}"))
+            Error::invalid_field("tokenizer", format!("the file of {name:?} is not a valid tokenizer.json: {error}"))
         };
         let mut tokenizer = Tokenizer::from_bytes(file).map_err(malformed)?;
         tokenizer.with_truncation(None).map_err(malformed)?;

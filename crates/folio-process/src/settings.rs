@@ -3,7 +3,7 @@
 //!
 //! The known keys are those of the settings type's default value. An unknown key in the file is an error that names the
 //! nearest known key. An unknown variable is only a warning, because the environment may contain variables of other
-//! programs. [`Sources::maps`] gives the known keys below maps with free names (providers, models).
+//! programs. [`Sources::maps`] lists the maps whose keys operators choose (providers, models), with the known keys of an entry.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub const ENV_PREFIX: &str = "FOLIO_";
 /// Variables with the prefix that are not settings.
 const NON_SETTING_VARIABLES: &[&str] = &["FOLIO_TOKEN", "FOLIO_SERVER", "FOLIO_SEED"];
 
-/// Key that represents every name of a free map.
+/// Key that represents every name in a free map, that is, a map whose keys operators choose.
 const ANY: &str = "*";
 
 /// Sources of settings. The defaults of the settings type are the lowest layer.
@@ -34,7 +34,7 @@ pub struct Sources {
     pub variables: BTreeMap<String, String>,
     /// Values by key path (`gateway.listen`).
     pub flags: BTreeMap<String, Value>,
-    /// Free maps: the path of each (`models.providers`, `models.providers.*.models`) with the default of an entry.
+    /// The free maps: the path of each (`models.providers`, `models.providers.*.models`) with the default of an entry.
     pub maps: BTreeMap<String, Value>,
 }
 
@@ -66,6 +66,10 @@ pub enum Error {
     InvalidValue(String),
 }
 
+/// Loads settings. Later layers override earlier ones: defaults, file, variables, flags.
+///
+/// # Errors
+/// The file is missing although it is required, is malformed or contains an unknown key, or a value is invalid.
 pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Result<LoadedSettings<T>, Error> {
     let defaults = T::default();
     let mut schema = serde_json::to_value(&defaults).map_err(|error| Error::InvalidValue(error.to_string()))?;
@@ -150,7 +154,7 @@ fn joined(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Appends the path of every key of the schema to `into`.
+/// Appends the paths of all keys of the schema to `into`.
 fn schema_paths(schema: &Value, path: &str, into: &mut Vec<String>) {
     if let Value::Object(members) = schema {
         for (name, value) in members {
@@ -171,7 +175,7 @@ fn nearest(key: &str, schema: &Value) -> Option<String> {
     let is_section = !section.is_empty() && leaf(schema, section).is_some_and(Value::is_object);
     let mut paths = Vec::new();
     schema_paths(schema, "", &mut paths);
-    // A name that the user chooses is not misspelled.
+    // The names in a free map are no suggestions, because operators choose them.
     paths.retain(|path| !path.ends_with(ANY));
     // Replace the wildcards in the paths with the names that the given key has at these positions.
     let parts: Vec<&str> = key.split('.').collect();
@@ -219,7 +223,7 @@ fn split_variables(variables: &BTreeMap<String, String>, schema: &Value) -> (Var
         if is_leaf(schema, &path) {
             set.push((path, text.clone()));
         } else {
-            // A section is no variable.
+            // A section cannot be set by a variable, so it is no suggestion.
             let hint = nearest(&path, schema).filter(|near| is_leaf(schema, near)).map(variable_name);
             let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
             warnings.push(format!("unknown variable {name} is ignored{hint}"));
@@ -253,7 +257,7 @@ fn describe(error: figment::Error) -> Error {
     Error::InvalidValue(format!("setting `{path}`: {what}"))
 }
 
-/// Returns the description of a type of numbers for operators. None: another type.
+/// Returns a description of a numeric Rust type for operators. None: the type is not numeric.
 fn kind_of_number(rust_type: &str) -> Option<&'static str> {
     match rust_type {
         "u8" | "u16" | "u32" | "u64" | "usize" => Some("a whole number that is not negative"),

@@ -1,4 +1,4 @@
-//! The verified extractions that a model received as examples.
+//! Verified extractions that a model received as examples of the expected data.
 
 use folio_types::ExtractionId;
 use serde::{Deserialize, Serialize};

@@ -16,10 +16,10 @@ use super::threads_append::{appended, batch_with_state, request};
 use super::{Failure, Outcome, check};
 use folio_storage::Stores;
 
-/// The start of the clock, in seconds. It is earlier than in all suites, so that the clean-up here does not affect
-/// them.
+/// The start of the simulated clock, in seconds since 1970. It is earlier than in all suites, so that the clean-up here does not
+/// affect them.
 const SECONDS: i64 = 1_600_000_000;
-/// Number of index rows that one call reads.
+/// Maximum number of index rows that one call reads.
 const ROWS: usize = 10_000;
 
 /// A document with dependents of every kind.
@@ -28,8 +28,8 @@ pub struct FilledDocument {
     document: DocumentId,
 }
 
-/// Creates a document with a word in its name, metadata, pages, bytes, extractions, proposals, links, a question and its thread with its budget, and
-/// nowhere else.
+/// Creates a document with dependents. The word is in the name, metadata, pages and bytes of the document, in its extractions,
+/// proposals, links and question, in its thread and in the budget of the thread. No other data contains the word.
 pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<FilledDocument, Failure> {
     let context = Context::new(stores.clone(), "filled-document", nonce).since(SECONDS);
     let (document, name) = (context.document_id(), format!("the {word}.txt"));
@@ -56,7 +56,7 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
     Ok(FilledDocument { context, document })
 }
 
-/// Creates an extraction that is edited, one that is deleted, one of an agent, and proposals.
+/// Creates an edited extraction, a deleted extraction, an extraction of an agent, and proposals.
 async fn extractions(context: &Context, document: &DocumentId, word: &str) -> Outcome {
     let store = context.stores.of::<Extraction>();
     let prompt = context.prompt("prompt", None, &[]).await?;
@@ -103,12 +103,12 @@ async fn thread(context: &Context, document: &DocumentId, word: &str) -> Outcome
 }
 
 impl FilledDocument {
-    /// Returns the organization.
+    /// Returns the organization of the document.
     pub fn org(&self) -> &OrgId {
         &self.context.org
     }
 
-    /// Deletes the document, and executes the clean-up and the sweep of threads of the following day.
+    /// Deletes the document, and then runs the clean-up, and the sweep of threads as of one day later.
     pub async fn delete(&self) -> Outcome {
         let (Stores { blobs, threads, .. }, org) = (&self.context.stores, self.org());
         let documents = self.context.stores.of::<Document>();
@@ -116,7 +116,9 @@ impl FilledDocument {
         self.context.delete_document(&self.document).await?;
         let deleted = documents.indexed_deletions(&(before..=self.context.now()), None, ROWS).await?;
         let found = deleted.iter().find(|row| row.id == self.document.as_str());
-        let Some(row) = found else { return Err(Failure("a deleted document is in no index".to_owned())) };
+        let Some(row) = found else {
+            return Err(Failure("the index of deletions lacks a deleted document".to_owned()));
+        };
         let later = row.at.checked_add(limits::DAY).unwrap_or(row.at);
         blobs.delete_document(org, &self.document).await?;
         self.context.stores.links().remove_document(org, &self.document).await?;

@@ -1,7 +1,8 @@
 //! Idempotency records of requests outside turns: a row in the request's own partition, inserted before the deciding
 //! write.
 //!
-//! [`EnteredRow`] evaluates a record. Its effect exists if the op row of its target states that the write was executed.
+//! [`EnteredRow`] evaluates a record. The effect of the request exists if the op row of the record's target states that the write was
+//! executed.
 
 use folio_resources::{EnteredRow, ResourceWrite, RowVerdict};
 use folio_types::op::{IdempotencyRecord, OpKey, OpRow, OpState};
@@ -14,12 +15,13 @@ use super::values::micros;
 use super::{ops, retry};
 use folio_storage::value::{RequestIndexRow, decode, encode};
 
+/// Name of the index of requests by time.
 const INDEX: &str = "request";
 
 /// A stored record with the time of its insertion in microseconds.
 type Stored<'a> = (&'a IdempotencyRecord, i64);
 
-/// Evaluates the record of a request for another request.
+/// Evaluates the stored record of a request for another request with the same id.
 async fn verdict(keyspace: &Keyspace, org: &OrgId, op: &OpKey, (record, at): Stored<'_>) -> Result<RowVerdict> {
     let state = match record.target.has_op_rows() {
         true => ops::row(keyspace, org, record.target.id(), &op.to_string(), Read::Serial).await?,
@@ -42,8 +44,8 @@ pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result
     Ok(was_executed.then_some(row))
 }
 
-/// Returns whether the request of a write was used for another target or other content. Closes the op of that other
-/// write if it is stale.
+/// Returns true if the request id of a write was used for another target or other content. Closes the op of that other write if it
+/// is stale.
 pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Result<bool> {
     let OpKey::Request { .. } = &write.op else { return Ok(false) };
     let op = write.op.to_string();
@@ -65,7 +67,7 @@ pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Resu
     })
 }
 
-/// Returns whether an attempt of exactly this request entered its record. Such an attempt may have sent a deciding write.
+/// Returns true if an attempt of the same request has stored its record. Such an attempt may have sent a deciding write.
 pub(crate) async fn is_entered(keyspace: &Keyspace, write: &ResourceWrite) -> Result<bool> {
     let OpKey::Request { .. } = &write.op else { return Ok(false) };
     let found = keyspace.tables.idempotency.get(&write.org, &write.op.to_string(), Read::Serial).await?;
@@ -85,7 +87,7 @@ pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, op: &OpKey, record: 
     }
 }
 
-/// Inserts the record of a request unless a valid record is stored; returns the record that is then stored.
+/// Inserts the record of a request unless a valid record is stored. Returns the record that is stored afterwards.
 pub(crate) async fn record_request(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -120,6 +122,8 @@ pub(crate) async fn record_request(
     Err(retry::contended("a request"))
 }
 
+/// Deletes the records that are older than `before`. Reads at most `limit` rows of the index, the oldest first, and returns the number
+/// of deleted rows of the index.
 pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize) -> Result<usize> {
     let tables = &keyspace.tables;
     let rows = tables.system_rows.first(INDEX, Some(before), limit).await?;
@@ -127,7 +131,7 @@ pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize)
     for row in rows.into_iter().filter(|row| row.at < micros(before)) {
         let index_row: RequestIndexRow = decode(&row.value)?;
         let op = index_row.op.to_string();
-        // The request may have been repeated since, which left a newer record.
+        // A later repetition of the request may have stored a newer record, which is kept.
         let found = tables.idempotency.get(&index_row.org, &op, Read::Quorum).await?;
         let old = match found {
             Some((value, _)) => decode::<IdempotencyRecord>(&value)?.at < before,

@@ -199,7 +199,7 @@ impl Jobs {
         found.map(|bytes| decode(&bytes)).transpose()
     }
 
-    /// Reads what became of a write that was refused or whose outcome is unknown.
+    /// Determines the outcome of a write that was refused, or whose outcome is unknown.
     async fn decide(&self, write: &JobWrite, batch: &str) -> Result<JobDecision> {
         let (org, id) = (write.before.org(), &write.before.id);
         // The header is read first: a batch row that is missing afterwards was missing when the header was read.

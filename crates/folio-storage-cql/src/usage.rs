@@ -1,6 +1,6 @@
-//! Records of model calls. The records that a process writes to a bucket of an organization within [`WRITE_INTERVAL`] share
-//! a batch of one partition. The first write to a bucket costs two more: the rows of the day and of the bucket, through which
-//! readers find the record.
+//! Records of model calls. A bucket is a partition with the records of an organization in five minutes. The records that a process
+//! writes to a bucket within [`WRITE_INTERVAL`] share a batch. The first write to a bucket also writes the row of the day and the row
+//! of the bucket, through which readers find the records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::values::micros;
 use folio_storage::value::{decode, encode};
 use folio_storage::{HourSums, UsageHour, UsageRecord, UsageStore};
 
-/// Time range of a partition of records, in microseconds. At 100 calls per second a partition has 30,000 rows.
+/// Time range of a bucket, in microseconds. At 100 calls per second a partition has 30,000 rows.
 const BUCKET: i64 = 5 * 60 * 1_000_000;
 const HOUR: i64 = 60 * 60 * 1_000_000;
 const DAY: i64 = 24 * HOUR;
@@ -32,7 +32,7 @@ const PARTITIONS_AT_ONCE: usize = 4;
 const WRITE_INTERVAL: Duration = Duration::from_millis(200);
 
 impl BatchItem for RecordRow {
-    /// A record has about 500 bytes.
+    /// Bounds a batch to about 25 KB, because a record has about 500 bytes.
     const BATCH_MAX: usize = 50;
     const INTERVAL: Option<Duration> = Some(WRITE_INTERVAL);
 
@@ -43,7 +43,7 @@ impl BatchItem for RecordRow {
 
 pub(crate) struct UsageRecords {
     keyspace: Arc<Keyspace>,
-    /// The buckets of organizations that this process writes.
+    /// The buckets that this process writes, by organization and number.
     buckets: Cache<(OrgId, i64), Arc<Bucket>>,
 }
 
@@ -121,7 +121,7 @@ impl UsageStore for UsageRecords {
         let bucket = self.buckets.get_with((org.clone(), number), Arc::default);
         let row = RecordRow { at, key: record.key.clone(), value };
         Box::pin(bucket.put(row, move |rows, is_first| self.write(org, number, rows, is_first))).await?;
-        // The mark is written after the record, so that a reader that finds the mark also finds the record.
+        // The mark of a late record is written after it, so that a reader that finds the mark also finds the record.
         if UsageHour::is_late(&record, now) {
             let hour = (at.div_euclid(DAY), at.div_euclid(HOUR));
             self.keyspace.tables.usage.put_late(org, hour, micros(now)).await?;

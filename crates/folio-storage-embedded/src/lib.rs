@@ -29,7 +29,7 @@
 //! | | `ORG/list/KIND/CREATED/ID`, `ORG/list_of/PARENT/KIND/CREATED/ID` | the list row, by which lists filter and order; a child has both |
 //! | | `ORG/count/KIND` | the number of list rows |
 //! | | `ORG/dependent/PARENT/ID` | a mark: a resource that belongs or belonged to a parent |
-//! | | `ORG/thread_of/REFERENCED/THREAD` | a mark |
+//! | | `ORG/thread_of/REFERENCED/THREAD` | a mark: the thread refers to the resource |
 //! | | `ORG/usage/AT/KEY` | a model call |
 //! | | `ORG/audit/AT/KEY` | an entry of the audit log |
 //! | | `ORG/account`, `ORG/account_entry/KIND/ID` | the credit account; its changes |

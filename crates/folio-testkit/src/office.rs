@@ -1,4 +1,4 @@
-//! Office documents with known content: the few parts of each format that its readers need.
+//! Builds office documents with known content. A file contains only the parts of its format that readers need.
 
 use std::io::{Cursor, Write as _};
 
@@ -31,7 +31,7 @@ fn content_types(main_part: &str, format: &str) -> String {
     )
 }
 
-/// Returns a list of relationships: number, type and target.
+/// Returns the XML of relationships with these types and targets. Their ids are `rId1`, `rId2` and so on.
 fn relationships(list: &[(&str, &str)]) -> String {
     let row = |(at, (kind, target)): (usize, &(&str, &str))| {
         let kind = format!("http://schemas.openxmlformats.org/officeDocument/2006/relationships/{kind}");
@@ -132,8 +132,8 @@ pub fn odt(paragraph: &str) -> Vec<u8> {
     archive(&[("mimetype", "application/vnd.oasis.opendocument.text"), ("content.xml", &content)])
 }
 
-/// Returns a workbook in the OpenDocument format with a sheet: its rows of cells below and right of `empty` rows and columns. A
-/// cell whose text is a number is a number.
+/// Returns a workbook in the OpenDocument format with one sheet. `empty`: the numbers of empty rows above and of empty columns left
+/// of the cells. A text that is a number becomes a cell with a number.
 pub fn ods(sheet: &str, empty: (u32, u32), rows: &[&[&str]]) -> Vec<u8> {
     let cell = |text: &&str| {
         if text.parse::<f64>().is_ok() {

@@ -1,4 +1,4 @@
-//! Creates the jobs that fill rows of stacks without a request, before the write that causes them.
+//! Creates the jobs that fill rows of stacks automatically. Each job is created before the write that causes it.
 //!
 //! | write | job |
 //! |---|---|
@@ -18,11 +18,11 @@ use serde_json::json;
 
 use crate::follow_up_jobs::{FollowUpJob, FollowUpJobs};
 
-/// Maximum number of stacks with automatic filling that a write of a document fills. Rows of further ones are filled on request.
+/// Maximum number of stacks whose rows a write of a document fills automatically. Rows of further stacks are filled on request.
 // proto: none "a stack fills its rows on request, too"
 const STACKS_MAX: usize = 20;
-/// Maximum number of stacks with automatic filling whose members a write of a document reads, rounded up to a multiple of
-/// [`READ_AT_ONCE`].
+/// Maximum number of stacks with automatic filling that a write of a document reads to find the stacks of the document. Rounded up to
+/// a multiple of [`READ_AT_ONCE`].
 // proto: none "a stack fills its rows on request, too"
 const READ_MAX: usize = 200;
 /// Number of stacks of one read.
@@ -39,9 +39,10 @@ impl StackFills {
         Self { jobs, documents: stores.of(), stacks: stores.of() }
     }
 
-    /// Creates the jobs of a text that becomes ready, for the stacks of the document except `known`. Returns these stacks and the
-    /// ids of the jobs. The caller calls it before it writes the text, and again afterwards: a document that becomes a member between
-    /// the first call and the write may have no text when the job of the change runs.
+    /// Creates the jobs that fill the row of a document whose text becomes ready, in each stack of the document except `known`.
+    /// Returns these stacks and the ids of the jobs. The caller calls the function before it writes the text, and afterwards again with
+    /// the returned stacks as `known`: if the document becomes a member of a stack between the first call and the write, the job of
+    /// that change may run before the text is stored.
     ///
     /// # Errors
     /// `STORE_UNAVAILABLE`: the caller must not write the text, or must repeat the write.
@@ -63,7 +64,7 @@ impl StackFills {
         Ok((filled, jobs))
     }
 
-    /// Creates the jobs of a change that makes a document a member of stacks, and returns their ids. The caller writes the change
+    /// Creates a job for each stack of which a change makes a document a member, and returns the ids. The caller writes the change
     /// afterwards. `by`: the user on whose behalf the document is changed.
     ///
     /// # Errors

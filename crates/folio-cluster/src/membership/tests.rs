@@ -1,4 +1,4 @@
-//! The membership with a scripted store.
+//! Tests of the membership with a scripted store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

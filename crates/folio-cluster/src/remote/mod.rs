@@ -1,4 +1,4 @@
-//! A node in another process.
+//! Calls a node in another process.
 
 mod connect;
 mod failure;
@@ -56,6 +56,7 @@ pub struct RemotePeer {
 struct Inner {
     address: Arc<str>,
     clients: Clients,
+    /// Bounds the RPCs in flight to the node.
     calls: Arc<Semaphore>,
     call_timeout: Duration,
     turn_timeout: Duration,
@@ -68,7 +69,7 @@ impl std::fmt::Debug for RemotePeer {
 }
 
 impl RemotePeer {
-    /// Builds an RPC with its claims, which the channel signs, and the trace.
+    /// Builds an RPC with the claims that the channel signs and with the trace. Returns it with a permit of the node and its span.
     fn request<Q: Call>(
         &self,
         principal: Option<&Principal>,

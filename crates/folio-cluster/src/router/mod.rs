@@ -36,12 +36,12 @@ use crate::remote::{LossStage, Peers, loss_stage, node_lost};
 /// node.
 const CALLED_MAX: usize = 3;
 
-/// Time without a call after which the cached owner of a thread is dropped. A further call asks the node that placement selects.
+/// Time without a call after which the cached owner of a thread is dropped. The next call is sent to the node that placement selects.
 const OWNER_IDLE: Duration = Duration::from_secs(600);
 
 type Key = (OrgId, ThreadId);
 
-/// The conversations of all nodes. Cheap to clone.
+/// Sends each command of a conversation to the node of its thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Router {
     inner: Arc<Inner>,
@@ -54,10 +54,14 @@ struct Inner {
     peers: Peers,
     /// Address and interface of the node in this process.
     local: Option<(Arc<str>, SharedPeer)>,
+    /// None: a watch reads no stores.
     shared: Option<watch::WatchStores>,
+    /// The last known owners of threads.
     owners: Cache<Key, Incarnation>,
+    /// Nodes that were unreachable recently.
     avoided: Cache<Incarnation, ()>,
     environment: Arc<dyn Environment>,
+    /// The bound of the load above which placement selects another node.
     bound: LoadBound,
 }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{Router, key};
 use crate::remote::node_lost;
 
-/// Time without any event source after which the stream fails with `NODE_LOST`. Longer than a takeover.
+/// Time without any event source after which the stream fails with the error of the last attempt. Longer than a takeover.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay between two attempts to find an event source.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -21,7 +21,7 @@ const FRAME_BYTES: usize = 5;
 /// A channel that signs the RPCs which contain [`UnsignedClaims`].
 pub(crate) type SigningChannel = AsyncFilter<Channel, RequestSigner>;
 
-/// The claims about an RPC, an extension of its request.
+/// The claims of an RPC that its sender adds to the extensions of the request, and that the channel signs.
 #[derive(Debug, Clone)]
 pub(crate) struct UnsignedClaims {
     pub(crate) principal: Option<Principal>,
@@ -53,7 +53,7 @@ impl AsyncPredicate<Request<Body>> for RequestSigner {
     }
 }
 
-/// Adds the digest of the body to the extensions of a request. Bodies with a message of more than `max` bytes are refused.
+/// Adds the digest of the body to the extensions of a received request. Refuses a body whose message has more than `max` bytes.
 #[derive(Clone)]
 pub(crate) struct BodyDigest {
     pub(crate) max: usize,

@@ -106,7 +106,7 @@ impl State {
         let closing = self.closing_event(turn);
         if let Some(buffer) = self.buffer(turn).filter(|buffer| buffer.covers(from)) {
             // If the caller has received all events including the closing event, the closing event is sent again, so
-            // that the stream ends. The closing event is sent again, so that the stream ends.
+            // that the stream ends.
             let received = closing.filter(|closing| closing.number < from);
             return Ok(match received {
                 Some(closing) => StreamStart { turn, initial_events: vec![closing], continuation: None },

@@ -38,7 +38,7 @@ struct SentBatch {
 #[derive(Debug, Default)]
 pub(crate) struct AuditWrites {
     /// Audit entries of earlier journal entries, unless `after_commit` contains them. Written in parallel with the
-    /// append. Written in parallel with it.
+    /// append.
     pub(crate) with_append: Vec<AuditEntry>,
     /// Entries of earlier journal entries and of the append. Written after its commit and before it is reported.
     pub(crate) after_commit: Vec<AuditEntry>,

@@ -147,8 +147,8 @@ pub(crate) fn task_request(thread: &ThreadId) -> folio_types::Result<RequestId> 
     format!("task-{thread}").parse()
 }
 
-/// Returns the profile that the turn of a task records: calls that wait in a turn above wait as well, and a turn that may start
-/// no child turn lacks the tool for it.
+/// Returns the profile with which a child turn is recorded: a tool whose calls wait in a turn above waits in the child, too, and a child
+/// that may start no child turns lacks the tool for it.
 pub(crate) fn restrict(profile: TurnProfile, task: &ThreadTask) -> TurnProfile {
     let may_delegate = task.children_max > 0 && task.origin.depth < limits::TASK_DEPTH_MAX;
     let is_kept = |tool: &&String| may_delegate || tool.as_str() != RUN_TASKS;

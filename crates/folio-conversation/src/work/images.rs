@@ -6,7 +6,7 @@ use folio_types::{OrgId, Result};
 
 use crate::shared::Shared;
 
-/// Returns the bytes of the newest images of the messages. An image that is not stored any more is missing in the result, and a note replaces
+/// Returns the bytes of the newest images of the messages. An image that is no longer stored is missing in the result, and a note replaces
 /// it in the request, so that the turn continues.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Copies of images that are embedded in documents, in the child process.
+//! Extracts images that are embedded in documents, in the child process.
 
 use std::io;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use super::{Line, OfficeSource, Output, caught, office};
 // proto: DocumentService.GetDocumentImage "at most {} pixels"
 pub(super) const MAX_PIXELS: u32 = 4_096;
 
-/// Writes an image of a PDF: [`Line::Image`] and the image as PNG, or [`Line::Refused`]. `page` and `number` are from 1.
+/// Writes an image of a PDF: [`Line::Image`] and the image as PNG, or [`Line::Refused`]. `page` and `number` count from 1.
 pub(super) fn write(input: Vec<u8>, page: u32, number: u32, output: &mut Output) -> io::Result<()> {
     write_found(|| find(input, page, number), output)
 }
 
-/// Writes an image of an office document, HTML file or mail, as [`write`].
+/// Writes an image of an office document, HTML file or mail in the format of [`write`].
 pub(super) fn write_of_office(
     input: Vec<u8>,
     source: &OfficeSource,
@@ -69,12 +69,12 @@ fn interpret<'a>(pdf: &'a hayro_interpret::hayro_syntax::Pdf, page: &Page<'a>, d
     interpret_page(page, &mut context, device);
 }
 
-/// Receives the drawing operations of a page, and decodes one of its images.
+/// Receives the drawing operations of a page, and decodes the image with a number.
 struct Finder {
-    /// Number of images so far, counted as for the list of images.
+    /// Number of raster images that the page has drawn. [`super::pdf`] numbers the images of a page in the same way.
     drawn: u32,
     number: u32,
-    /// The image, or the reason of a failure. None: it was not drawn yet.
+    /// The image, or the reason for which it cannot be decoded. None: the page has not drawn the image.
     found: Option<Result<RgbImage, String>>,
 }
 

@@ -17,7 +17,7 @@ use super::{Line, Output, caught};
 use crate::pdf_form::PdfWriter;
 use crate::tiff;
 
-/// Dots per inch of the unit of a PDF.
+/// Number of units of a PDF per inch.
 const POINTS: f32 = 72.0;
 /// Quality of the images of a PDF rendition, from 1 to 100.
 const JPEG_QUALITY: u8 = 85;
@@ -74,7 +74,7 @@ fn upright(input: Vec<u8>) -> Result<DynamicImage, String> {
     let mut reader = ImageReader::new(Cursor::new(input)).with_guessed_format().map_err(|error| error.to_string())?;
     let format = reader.format();
     if !matches!(format, Some(image::ImageFormat::Png | image::ImageFormat::Jpeg | image::ImageFormat::WebP)) {
-        return Err("the file is no PNG, JPEG or WebP image".to_owned());
+        return Err("unsupported image format: expected PNG, JPEG or WebP".to_owned());
     }
     reader.limits(source_limits());
     let failed = |error: image::ImageError| format!("the image cannot be decoded: {error}");

@@ -90,7 +90,7 @@ impl Pictures {
         let mut reader =
             ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|error| error.to_string())?;
         if reader.format().is_none() {
-            return Err("the image is no PNG, JPEG, GIF, BMP, TIFF or WebP image".to_owned());
+            return Err("unsupported image format: expected PNG, JPEG, GIF, BMP, TIFF or WebP".to_owned());
         }
         reader.limits(source_limits());
         let decoded = reader.decode().map_err(|error| format!("the image cannot be decoded: {error}"))?;

@@ -1,4 +1,4 @@
-//! Text of a PDF by page with the boxes of its words, its links and its images, in the child process.
+//! Reads the pages of a PDF in the child process: text with the boxes of words, links, images and bookmarks.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,9 +22,9 @@ use super::pdf_structure::Destinations;
 use super::{Line, Output, structured_invoice};
 
 pub(super) const DAMAGED: &str = "the file is damaged: it cannot be read as a PDF";
-/// The reason of a protected PDF from which an image is requested.
+/// The reason for which no image of a protected PDF can be made.
 pub(super) const PASSWORD_NOT_STORED: &str = "the PDF is protected by a password, which Folio does not store";
-/// The reason of a protected PDF that was uploaded without its password.
+/// The reason for which a protected PDF that was uploaded without its password has no text.
 const LOCKED: &str = "the PDF is protected by a password: delete it and upload it again with its password";
 /// Minimum width and height of an image in pixels. Smaller images are lines and symbols.
 const PIXELS_MIN: u32 = 16;
@@ -33,8 +33,8 @@ const GLYPH_UNITS: f64 = 1_000.0;
 /// Advance of a glyph whose font has no width for it, in the space of glyphs.
 const DEFAULT_ADVANCE: f64 = 500.0;
 
-/// Writes the pages, and a further page with an attached structured invoice unless there are `max_pages`. A file that opens
-/// without a password is refused with one, because only a file without a password gets OCR.
+/// Writes the pages and the bookmarks. If the PDF has fewer than `max_pages` pages and an attached structured invoice, writes the
+/// invoice as a further page. Refuses a password for a PDF that opens without one, because pages of a PDF with a password get no OCR.
 pub(super) fn read(
     input: Vec<u8>,
     password: Option<&str>,
@@ -65,7 +65,7 @@ pub(super) fn read(
     let (cache, mut budget) = (InterpreterCache::new(), Budget::new());
     let destinations = catch_unwind(AssertUnwindSafe(|| Destinations::of(&pdf))).ok();
     for page in pages.iter() {
-        // A malformed page may panic the library.
+        // The library may panic on a malformed page.
         let read = catch_unwind(AssertUnwindSafe(|| read_page(&pdf, page, &cache, page_chars)));
         let links = catch_unwind(AssertUnwindSafe(|| {
             destinations.as_ref().map(|destinations| destinations.links(page, size(page)))
@@ -106,8 +106,8 @@ pub(super) fn open(input: &Arc<Vec<u8>>, password: &str) -> Opened {
     }
 }
 
-/// Returns a page with the boxes of its words. If most characters of the text are unknown, the text is replaced by an empty text,
-/// so that the page gets OCR. None: the content of the page is missing or damaged.
+/// Returns a page with the boxes of its words. If most glyphs have an unknown character, the text is empty, so that the page gets OCR.
+/// None: the content of the page is missing or damaged.
 fn read_page<'a>(pdf: &'a Pdf, page: &Page<'a>, cache: &InterpreterCache<'a>, page_chars: usize) -> Option<Line> {
     if page.raw().contains_key("Contents") && page.page_stream().is_none() {
         return None;
@@ -141,15 +141,16 @@ fn size(page: &Page<'_>) -> (f64, f64) {
     (f64::from(width), f64::from(height))
 }
 
-/// The images of a page. An image has the number of the drawing operation among those that draw an image.
+/// The images of a page. The number of an image is the position, from 1, of its drawing operation among those of raster images.
 #[derive(Default)]
 struct PageImages {
+    /// Number of raster images that the page has drawn.
     drawn: u32,
     found: Vec<FoundImage>,
 }
 
 impl PageImages {
-    /// Adds an image that is drawn. Stencils, which are drawn in one colour, are no images. `page`: the visible part of the page.
+    /// Adds an image that the page draws. Skips stencils, which have a single color. `page`: the visible part of the page.
     fn add(&mut self, image: &Image<'_, '_>, transform: Affine, page: Rect) {
         let Image::Raster(raster) = image else { return };
         self.drawn = self.drawn.saturating_add(1);
@@ -167,19 +168,20 @@ impl PageImages {
     }
 }
 
-/// Returns width and height of an image in pixels. The keys of an image in the content of a page are abbreviated.
+/// Returns width and height of an image in pixels. An inline image has abbreviated keys.
 fn pixels(image: &Dict<'_>) -> Option<(u32, u32)> {
     let size = |short: &str, long: &str| image.get::<u32>(short).or_else(|| image.get::<u32>(long));
     Some((size("W", "Width")?, size("H", "Height")?))
 }
 
-/// Receives the drawing operations of a page, and keeps the text.
+/// Receives the drawing operations of a page, and collects its text and its images.
 struct PageReader {
     layout: Layout,
     /// The visible part of the page.
     area: Rect,
-    /// Numbers of glyphs whose characters are known and unknown.
+    /// Number of glyphs whose characters are known.
     known: u32,
+    /// Number of glyphs whose characters are unknown.
     unknown: u32,
     images: PageImages,
 }
@@ -219,7 +221,7 @@ impl PageReader {
     }
 }
 
-/// Returns the letters of a ligature that has a character of its own.
+/// Returns the letters of a ligature character such as `ﬁ`. None: the text is no ligature.
 fn without_ligature(text: &str) -> Option<&'static str> {
     let letters = [("ﬀ", "ff"), ("ﬁ", "fi"), ("ﬂ", "fl"), ("ﬃ", "ffi"), ("ﬄ", "ffl"), ("ﬅ", "st"), ("ﬆ", "st")];
     letters.into_iter().find(|(ligature, _)| *ligature == text).map(|(_, letters)| letters)

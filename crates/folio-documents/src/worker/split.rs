@@ -1,4 +1,4 @@
-//! Parts of a PDF, and its bookmarks, in the child process. lopdf reads and writes the files.
+//! Copies pages of a PDF to new files, and reads its bookmarks, in the child process. lopdf reads and writes the files.
 
 mod resources;
 
@@ -44,9 +44,9 @@ pub(super) fn split(input: &[u8], ranges: &[(u32, u32)], limits: UnpackLimits, o
     for (first, last) in ranges {
         let part = match caught(DAMAGED, || source.part(*first, *last)) {
             Ok(part) if part.len() as u64 > limits.part_bytes.min(bytes_left) => {
-                let most = limits.part_bytes;
+                let (size, UnpackLimits { part_bytes, bytes, .. }) = (part.len(), limits);
                 return output.refused(format!(
-                    "pages {first} to {last} have more than {most} bytes, or all parts together too many"
+                    "pages {first} to {last} have {size} bytes; the maximum is {part_bytes}, and {bytes} for all parts"
                 ));
             }
             Ok(part) => part,
@@ -97,7 +97,7 @@ impl Source {
     fn part(&self, first: u32, last: u32) -> Result<Vec<u8>, String> {
         let count = self.pages.len();
         if first == 0 || first > last || last as usize > count {
-            return Err(format!("the file has the pages 1 to {count}, and no pages {first} to {last}"));
+            return Err(format!("invalid pages {first} to {last}: the file has {count} pages"));
         }
         let ids: Vec<ObjectId> = self.pages.range(first..=last).map(|(_, id)| *id).collect();
         let mut part = Document::with_version(self.file.version.clone());
@@ -122,7 +122,7 @@ impl Source {
         let mut contents = Dictionary::new();
         contents.set("Type", Object::Name(b"Catalog".to_vec()));
         contents.set("Pages", Object::Reference(root));
-        // The visibility of layers.
+        // The part keeps the settings that show or hide layers.
         if let Ok(layers) = self.file.catalog().and_then(|catalog| catalog.get(b"OCProperties")) {
             let mut layers = layers.clone();
             copy.keep_references(&mut layers);
@@ -141,7 +141,7 @@ impl Source {
     /// Returns a page with the attributes that it inherits.
     fn page(&self, id: ObjectId) -> Result<Dictionary, String> {
         let mut page = self.file.get_dictionary(id).map_err(damaged)?.clone();
-        // Beads of articles link the pages of a file.
+        // The beads of articles refer to other pages of the file.
         page.remove(b"B");
         let mut parent = page.get(b"Parent").and_then(Object::as_reference);
         for _ in 0..TREE_DEPTH_MAX {
@@ -190,7 +190,7 @@ struct PartCopy<'a> {
     source: &'a Source,
     /// The pages of the part.
     pages: BTreeSet<ObjectId>,
-    /// Objects that the part refers to, and that are not copied yet.
+    /// Objects to which the part refers and which are not copied yet.
     pending: Vec<ObjectId>,
     part: Document,
 }
@@ -202,7 +202,7 @@ impl PartCopy<'_> {
                 continue;
             }
             let mut object = self.source.file.objects.get(&id).cloned().unwrap_or(Object::Null);
-            // A page that is not in the part would add its contents.
+            // A reference to another page must not copy the contents of that page.
             if is_page_node(&object) {
                 object = Object::Null;
             }
@@ -223,7 +223,7 @@ impl PartCopy<'_> {
             Object::Array(items) => items.iter_mut().for_each(|item| self.keep_references(item)),
             Object::Dictionary(dictionary) => {
                 if is_widget(dictionary) {
-                    // The field leads to the widgets, and the values, of other pages.
+                    // The parent is the field, which contains the values on other pages.
                     dictionary.remove(b"Parent");
                 }
                 dictionary.iter_mut().for_each(|(_, value)| self.keep_references(value));
@@ -239,7 +239,7 @@ fn is_page_node(object: &Object) -> bool {
     matches!(kind, Ok(b"Pages" | b"Page"))
 }
 
-/// Returns true for the annotation that shows a form field on a page.
+/// Returns true if the object is an annotation that shows a form field on a page.
 fn is_widget(dictionary: &Dictionary) -> bool {
     matches!(dictionary.get(b"Subtype").and_then(Object::as_name), Ok(b"Widget"))
 }

@@ -18,7 +18,7 @@ const OMISSION_NOTE: &str = "(Earlier messages are omitted: a fork copies the ne
                              thread still contains them.)";
 /// Suffix of a truncated text.
 const TRUNCATION_NOTE: &str = "\n[truncated: too long for a fork]";
-/// Minimum bytes to which a text is truncated.
+/// Bound in bytes: a text is not truncated further once its maximum length is this bound or less.
 const TEXT_BYTES_MIN: usize = 1_024;
 
 impl History {
@@ -27,8 +27,8 @@ impl History {
     ///
     /// A fork is bounded by [`limits::FORK_BYTES`] and [`limits::FORK_TURNS`]: it contains the newest part that fits,
     /// after a message that states the omission. Calls keep their results. A message that does not fit into an entry is
-    /// visibly truncated. The newest summary of copied messages is copied, too, because a summary of the fork would contain only
-    /// the newest messages before its window.
+    /// visibly truncated. The newest summary of the copied messages is copied, too: the fork could only summarize the messages that
+    /// it contains.
     ///
     /// # Errors
     /// `TOO_LARGE` if a working state alone fills an entry; no stored working state is that large.
@@ -92,7 +92,7 @@ fn omission_entry(working: &WorkingState) -> Entry {
     entry(vec![note], working)
 }
 
-/// Halves the maximum length of tool results until the messages fit or the maximum is about 1 KiB. A truncated result ends
+/// Halves the maximum length of tool results until the messages fit or the maximum is at most 1 KiB. A truncated result ends
 /// with `note`.
 pub fn shorten_results(messages: &mut [Message], note: &str, fits: impl Fn(&[Message]) -> bool) {
     let mut longest = limits::TOOL_RESULT_BYTES;
@@ -106,7 +106,8 @@ pub fn shorten_results(messages: &mut [Message], note: &str, fits: impl Fn(&[Mes
     }
 }
 
-/// Shrinks a segment to `bytes_max`: truncates its longest results, then drops its calls and truncates its text.
+/// Shrinks a message with its tool results to `bytes_max`: truncates the longest results, then drops all calls and truncates the
+/// text of the message.
 fn fit(mut group: Vec<Message>, bytes_max: usize) -> Vec<Message> {
     shorten_results(&mut group, TRUNCATION_NOTE, |group| json_bytes(&group) <= bytes_max);
     if json_bytes(&group) > bytes_max {
@@ -116,7 +117,8 @@ fn fit(mut group: Vec<Message>, bytes_max: usize) -> Vec<Message> {
     group
 }
 
-/// Drops everything but the text of a message, and truncates the text so that a segment with the message fits.
+/// Drops everything but the text of a message, and truncates the text until the message has at most `bytes_max`, or the text is
+/// about 1 KiB.
 pub(super) fn reduce_to_text(message: &mut Message, bytes_max: usize) {
     let mut longest = bytes_max;
     if let Message::Assistant { text, thinking, calls } = message {
@@ -168,7 +170,7 @@ pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entr
     Ok(with_positions(entries))
 }
 
-/// Returns the entries of a new thread without messages that starts from a working state.
+/// Returns the entries of a new thread that has a working state and no messages.
 pub fn starting_from(working: &WorkingState) -> Vec<Entry> {
     with_positions(vec![entry(Vec::new(), working)])
 }
@@ -177,7 +179,7 @@ fn entry(messages: Vec<Message>, working: &WorkingState) -> Entry {
     Entry::Imported(Imported { messages, working: working.clone(), position: None })
 }
 
-/// Returns the size of a value as JSON without serializing it into memory. `usize::MAX` if it cannot be serialized.
+/// Returns the size of the JSON of a value in bytes, without an allocation for the JSON. `usize::MAX`: the value cannot be serialized.
 pub fn json_bytes(value: &impl serde::Serialize) -> usize {
     folio_types::json::size(value).unwrap_or(usize::MAX)
 }

@@ -24,7 +24,7 @@ use crate::answer::{Answer, Gap, IndexState, ListedDocument, PartUse};
 use crate::fusion::{CANDIDATES_MIN, PassageKey, Ranking, join, skipped, sort};
 use crate::search::{DocumentRule, Filter, Search};
 
-/// Returns the best passages of a usable index.
+/// Returns the best passages of an index. Fails if the index is not usable.
 pub(super) fn search(
     tenant: &Tenant,
     vectors: &VectorCache,
@@ -88,7 +88,8 @@ fn filter_query(fields: &Fields, filter: &Filter) -> Option<Box<dyn Query>> {
     (!conditions.is_empty()).then(|| -> Box<dyn Query> { Box::new(BooleanQuery::intersection(conditions)) })
 }
 
-/// Returns the languages whose stems a search looks for: those of the filter, else those of the index.
+/// Returns the languages by whose rules the words of a search are reduced to stems: those of the filter, else those of the index, at
+/// most [`LANGUAGES_MAX`].
 fn languages(searcher: &Searcher, fields: &Fields, filter: &Filter) -> Result<BTreeSet<String>, Failure> {
     if !filter.languages.is_empty() {
         return Ok(filter.languages.iter().cloned().collect());
@@ -139,11 +140,11 @@ fn lexical(
     Ok((keys.ranking(found)?, PartUse { is_used: true, gaps: Vec::new() }))
 }
 
-/// The best candidates of a scan.
+/// The candidates of a scan with the largest scores, at most `limit` after [`Best::shrink`].
 struct Best {
     limit: usize,
     candidates: Vec<(f32, DocAddress)>,
-    /// The least score that can be among the best.
+    /// A candidate is among the best only if its score is greater.
     threshold: f32,
 }
 
@@ -174,12 +175,13 @@ impl Best {
     }
 }
 
-/// The exact scan of vectors.
+/// A scan that compares the vector of a search with the vector of each passage.
 struct Scan<'a> {
     tenant: &'a Tenant,
     vectors: &'a VectorCache,
     searcher: &'a Searcher,
     reader: &'a Reader,
+    /// True if the scan compares vectors of 8-bit numbers, which need a quarter of the memory.
     is_quantized: bool,
 }
 
@@ -191,8 +193,7 @@ impl Scan<'_> {
         let weight = filter.map(|filter| filter.weight(EnableScoring::disabled_from_searcher(self.searcher)));
         let weight = weight.transpose()?;
         let mut best = Best::new(limit);
-        // The blocks remain in use until the end, so that the scan of a segment does not evict those of the segments
-        // before.
+        // All blocks remain in use until the end of the scan, so that the block of one segment does not evict that of another.
         let mut blocks = Vec::new();
         let (mut scanned, mut beyond_memory, mut without_vector) = (0u64, 0u64, 0u64);
         for (segment_ord, segment) in (0u32..).zip(self.searcher.segment_readers()) {
@@ -225,7 +226,7 @@ impl Scan<'_> {
         let mut gaps = Vec::new();
         gaps.extend((beyond_memory > 0).then_some(Gap::Memory { passages: beyond_memory }));
         gaps.extend((without_vector > 0).then_some(Gap::WithoutVector { passages: without_vector }));
-        // A part that found no vector because there is no passage was used.
+        // Without a gap, the scan found no vector because no passage matches.
         let is_used = scanned > 0 || gaps.is_empty();
         Ok((keys.ranking(best.into_sorted())?, PartUse { is_used, gaps }))
     }
@@ -258,7 +259,7 @@ impl Columns {
     }
 }
 
-/// Reads the identity of candidates.
+/// Reads the keys of passages. Keeps the columns of each segment open.
 struct Keys<'a> {
     searcher: &'a Searcher,
     columns: HashMap<u32, Columns>,
@@ -269,7 +270,7 @@ impl<'a> Keys<'a> {
         Self { searcher, columns: HashMap::new() }
     }
 
-    /// Returns the identities of candidates.
+    /// Returns candidates with the keys of their passages, sorted.
     fn ranking(&mut self, candidates: Vec<(f32, DocAddress)>) -> Result<Ranking, Failure> {
         let ranking = candidates.into_iter().map(|(score, address)| Ok((self.key(address)?, score)));
         let mut ranking = ranking.collect::<Result<Ranking, Failure>>()?;
@@ -287,7 +288,8 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Returns the indexed documents after a document.
+/// Returns at most `limit` indexed documents in the order of their ids. `after`: the document before the first one. None: starts at
+/// the first document.
 pub(super) fn documents(
     tenant: &Tenant,
     after: Option<&DocumentId>,

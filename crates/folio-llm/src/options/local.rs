@@ -19,8 +19,8 @@ impl DetectedEndpoint {
 }
 
 impl Options {
-    /// Creates one provider, named after the product, with the listed models and the default model `model`. Without
-    /// prices; organizations cannot use the provider with their own keys.
+    /// Creates one provider, named after the product, with the listed models and the default model `model`. The models have no
+    /// prices, and organizations cannot use the provider with their own keys.
     pub fn local(endpoint: &DetectedEndpoint, model: &str) -> Self {
         let mut provider = ProviderOptions {
             base_url: endpoint.base_url.clone(),

@@ -17,7 +17,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::metrics::{Distribution, Family, Kind, Point, Value};
 
-/// Upper bounds of the buckets in seconds.
+/// Upper bounds of the histogram buckets in seconds.
 const BOUNDS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 /// Maximum number of label combinations per metric.
@@ -119,7 +119,7 @@ const FIELDS: &[FieldMetric] = &[
         span: "job_item",
         field: "folio.job.waited_seconds",
         metric: "job_wait_seconds",
-        help: "Waits of jobs that could start, until the start, measured with the first item after it.",
+        help: "Times that jobs waited although they could start, reported by the first item after the start.",
         kind: Kind::Histogram,
     },
     FieldMetric {

@@ -56,7 +56,7 @@ async fn at_any_version(below: &dyn ResourceExecutor, mut write: ResourceWrite) 
     }
 }
 
-/// Answers a refused write as if it were done. Nothing is written.
+/// Returns the answer of a successful write for a refused one. Nothing is written.
 async fn as_done(below: &dyn ResourceExecutor, write: &ResourceWrite, refused: Error) -> Result<WriteOutcome> {
     let state = StoredState { record: record(below, write).await?, ..StoredState::default() };
     match decide(write, &state) {
@@ -142,7 +142,7 @@ ignored_conditions! {
     ListReferrersIgnored: AnyId;
 }
 
-/// Declares faults that answer a write as done although it was refused with the given reason.
+/// Declares faults that return the answer of a successful write although it was refused with the given reason.
 macro_rules! ignored_refusals {
     ($($fault:ident: $reason:ident;)*) => {$(
         #[derive(Default)]

@@ -1,8 +1,12 @@
-//! `open_turns`: rows of open turns and of open jobs by bucket of time and shard; each index has its own shards, and the
-//! hash of a row's key selects one of them. `open_turn_buckets`: the buckets with rows of a day. `open_turn_floor`: the
-//! first bucket of each index that may contain rows.
+//! The tables of the indexes of open turns and of open jobs.
 //!
-//! Writes are unconditional: a row is a hint, and its reader first reads the thread or the job.
+//! | table | content |
+//! |---|---|
+//! | `open_turns` | the rows by bucket of time and shard; each index has its own shards, and the hash of a row's key selects one of them |
+//! | `open_turn_buckets` | the buckets of each day that have rows |
+//! | `open_turn_floor` | the first bucket of each index that may contain rows |
+//!
+//! Writes are unconditional: a row is a hint, and a reader checks it with the thread or the job.
 
 use folio_types::Result;
 

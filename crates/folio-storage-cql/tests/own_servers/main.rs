@@ -29,16 +29,17 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use self::identity::{client_files, identity};
 
+/// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Maximum time of 300 calls at once while no server answers, on a busy machine. One after another they would take ten minutes.
 const ROUND_MAX: Duration = Duration::from_secs(20);
 /// Maximum time of most reads while reads of another organization time out, on a busy machine: less than the time limit of a read.
 const READ_MAX: Duration = Duration::from_secs(2);
 
+/// The test that owns this lock may run servers.
 static MACHINE: Mutex<()> = Mutex::const_new(());
 
-/// Starts servers when no other test has any. The servers stop before the machine is free again, because a test drops
-/// them before the guard.
+/// Starts servers after the servers of the previous test have stopped. A test drops its servers before the guard of the lock.
 async fn start(
     servers: impl FnOnce() -> anyhow::Result<Cassandra> + Send + 'static,
 ) -> (MutexGuard<'static, ()>, Cassandra) {
@@ -86,12 +87,12 @@ impl TestStores {
         Ok(self.stores.of::<Tag>().list(&self.org, &TagFilter::default(), &PageRequest::default()).await?.total)
     }
 
-    /// Retries until the store answers.
+    /// Returns the number of tags. Retries until the store answers.
     async fn counted(&self) -> u64 {
         wait_for("a list", PATIENCE, async || self.count().await.ok()).await
     }
 
-    /// Retries until the creation is acknowledged.
+    /// Creates a tag. Retries until the creation is acknowledged.
     async fn created(&self, name: &str) {
         let done = wait_for("a write", PATIENCE, async || match self.create(name).await {
             Ok(WriteOutcome::Row(row)) => Some(row),
@@ -167,7 +168,7 @@ async fn calls_succeed_after_the_loss_of_one_of_three_servers() {
     for number in 0..10 {
         fixture.created(&format!("before-{number}")).await;
     }
-    // A process compares its clock with the one of each server, of which the median counts.
+    // A process compares its clock with the clock of each server, and uses the median of the offsets.
     assert_eq!(fixture.stores.health.clock_offsets(&folio_types::System).await.len(), 3);
     timed_out_reads_affect_one_organization(&mut cassandra).await;
     // A stopped server costs latency, not failures: each call is answered within a time limit, without a retry.
@@ -202,7 +203,7 @@ const FLOOD: usize = 60;
 /// Checks that reads of one organization that time out leave the calls of another organization unaffected. Each partition
 /// has one copy, so that a stopped server makes the reads of some organizations time out, and no others.
 async fn timed_out_reads_affect_one_organization(cassandra: &mut Cassandra) {
-    // The default limits: the servers answer a read before the client gives it up.
+    // With the default limits, the servers answer a read before the time limit of the client.
     let contact_points = options(cassandra, 1).contact_points;
     let options =
         Options { keyspace: "folio_one_copy".to_owned(), replication_factor: 1, ..Options::at(contact_points) };
@@ -280,7 +281,7 @@ async fn reads_are_sent_to_a_replica(fixture: &TestStores, orgs: &[OrgId]) {
     assert!(others <= OTHER_COORDINATORS_MAX, "{others} of {} reads were sent to another server", orgs.len());
 }
 
-/// With local conditions, both processes would create the tag.
+/// Two processes in different data centers create the same tag. Conditions that each data center checks alone would let both succeed.
 #[tokio::test]
 async fn invariant_1_conditions_of_two_data_centers_exclude_each_other() {
     let (_machine, mut cassandra) = start(|| Cassandra::start_in(&["datacenter1", "datacenter2"])).await;

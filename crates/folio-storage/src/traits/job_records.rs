@@ -57,7 +57,7 @@ pub trait JobRecordStore: Send + Sync {
     /// returns it. The caller has read that each job has ended, was deleted, or was not created in time.
     async fn remove_open(&self, rows: &[OpenJobRow]) -> Result<()>;
 
-    /// Rewrites old rows such that scans read few traces of removed rows. The sweep calls it after each scan of the whole
+    /// Rewrites old rows, so that scans read few tombstones of removed rows. The sweep calls the function after each scan of the whole
     /// index; concurrent calls do no harm.
     async fn compact_open(&self) -> Result<()>;
 }

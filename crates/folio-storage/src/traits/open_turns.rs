@@ -14,7 +14,7 @@ pub trait OpenTurnStore: Send + Sync {
     /// Returns at most `limit` rows after `after` (None: from the start) in a fixed order.
     async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>>;
 
-    /// Rewrites old rows such that scans read few traces of removed rows. The sweep calls it after each scan of the whole
+    /// Rewrites old rows, so that scans read few tombstones of removed rows. The sweep calls the function after each scan of the whole
     /// index; concurrent calls do no harm.
     async fn compact(&self) -> Result<()>;
 }

@@ -14,8 +14,8 @@ use crate::document_text;
 use crate::tool::{CallContext, Tool, ToolError};
 pub use relevant::{dictionary_entries, document_dictionary};
 
-/// The tool that writes. An entry takes effect on all documents, so that of the runs without a person only those of the ingestion
-/// network have it, within the bounds of [`run_bounds`].
+/// The tool that writes an entry, which takes effect on all documents. Therefore only one kind of unattended run may have the tool: the
+/// runs of the ingestion network, within the bounds of [`run_bounds`].
 pub(crate) const WRITE_TOOL: &str = "dictionary_upsert";
 
 /// Number of entries that are read at a time.

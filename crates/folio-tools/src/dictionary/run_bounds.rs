@@ -1,6 +1,7 @@
-//! The bounds of a run of the ingestion network, which has no person. An entry takes effect on all documents of the organization, and
-//! the text of the document could order it. A run may therefore record the meaning of an abbreviation that its document uses
-//! and does not explain, as inferred, and only while no other document is a source of the entry.
+//! The bounds of a run of the ingestion network, which no person supervises. An entry takes effect on all documents of the
+//! organization, and the hostile text of one document could instruct an agent to write it. A run may therefore record the meaning
+//! of an abbreviation that its document uses and does not explain, as inferred, and only while no other document is a source of
+//! the entry.
 
 use folio_resources::{DictionaryEntry, Document, NewDictionaryEntry, Provenance, term_key};
 use folio_types::DocumentId;

@@ -45,8 +45,8 @@ impl ToolResource for Document {
         })
     }
 
-    /// The text of a document must not make a run of the ingestion network change another one. [`find_to_read`] returns those that
-    /// the run followed.
+    /// Restricts a run of the ingestion network to its document, so that the text of the document cannot make the run change another
+    /// document. [`find_to_read`] also returns the documents to which the run followed links.
     fn reachable(context: &CallContext) -> Option<&[DocumentId]> {
         matches!(context.subject, Some(Subject::Ingestion(_))).then_some(context.documents.as_slice())
     }

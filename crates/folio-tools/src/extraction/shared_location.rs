@@ -1,17 +1,17 @@
 //! Values of several fields at one location. Pure.
 //!
-//! Numbers and dates that a model quotes for two fields from one location are cited for neither: a model that lacks a value often
-//! repeats that of another field. The same holds if the model quotes the location for one field only, and the value of the other one
-//! occurs nowhere else. The values of one item of an array may share a location, because a row may repeat a value. Names without
+//! If a model quotes a number or a date at one location for two fields, it is cited for neither, because a model that lacks a value often
+//! repeats the value of another field. The same applies if the model quotes the location for one field only, and the value of the other
+//! field occurs nowhere else. The values of one item of an array may share a location, because a row may repeat a value. Names without
 //! digits may share a location, too.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::location::Located;
 
-/// Withdraws the quotes of values that share a location, if one of them contains a digit. A value without a quote shares the only
-/// location of it. `claims`: for each value its group, and
-/// whether it contains a digit. `is_item`: returns true if a group is an item of an array, whose values may share a location.
+/// Withdraws the quotes of values that share a location, if one of them contains a digit. A value without a quote takes part with its
+/// location if it occurs only once. `claims`: the group of each value, and true if the value contains a digit. `is_item`: returns true
+/// if a group is an item of an array, whose values may share a location.
 pub(super) fn withdraw_shared(located: &mut [Located], claims: &[(usize, bool)], is_item: impl Fn(usize) -> bool) {
     // By the first word: the groups of the values, and whether a value contains a digit.
     let mut shared: HashMap<(u32, usize), (BTreeSet<usize>, usize, bool)> = HashMap::new();

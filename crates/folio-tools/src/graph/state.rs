@@ -97,16 +97,18 @@ impl AgentState {
         self
     }
 
-    /// Takes the summary of the model, and appends the summary of an answer that is one.
+    /// Sets the summary that the model wrote. If the answer of the turn is a summary, appends it.
     fn summarize(&mut self, record: &TurnRecord, answer: Option<&Value>) {
         let text = |value: &Value| value.get("summary").and_then(Value::as_str).map(str::to_owned);
         let written = record.node_answer(NodeKind::Memory).and_then(|(_, memory)| text(memory));
         let kept = written.or_else(|| self.conversation_summary.take());
         let appended = answer.and_then(text);
         let mut parts: Vec<String> = kept.into_iter().chain(appended).filter(|part| !part.trim().is_empty()).collect();
-        // The newest part remains if the summary is too long.
-        if parts.iter().map(String::len).sum::<usize>() > SUMMARY_BYTES {
-            parts.iter_mut().for_each(|part| truncate(part, SUMMARY_BYTES / 2));
+        // Beyond the bound, each part keeps an equal share, so that an earlier summary cannot displace the newest one.
+        let line_breaks = parts.len().saturating_sub(1);
+        if parts.iter().map(String::len).sum::<usize>() + line_breaks > SUMMARY_BYTES {
+            let share = (SUMMARY_BYTES - line_breaks) / parts.len().max(1);
+            parts.iter_mut().for_each(|part| truncate(part, share));
         }
         self.conversation_summary = Some(parts.join("\n")).filter(|summary| !summary.is_empty());
     }
@@ -275,6 +277,24 @@ mod tests {
         end(&mut record, "update_memory", NodeKind::Memory, None);
         let found = state(&state_after(&record, &thread()));
         assert_eq!(found.conversation_summary.as_deref(), Some("Before.\nThree risks."));
+    }
+
+    #[test]
+    fn a_long_summary_fills_its_bound_and_leaves_bytes_for_a_summarization() {
+        let long = "é".repeat(SUMMARY_BYTES);
+        let mut written = record(&[]);
+        end(&mut written, "update_memory", NodeKind::Memory, Some(json!({ "summary": long })));
+        let before = state_after(&written, &thread());
+        let summary = state(&before).conversation_summary.unwrap();
+        assert_eq!(summary.len(), SUMMARY_BYTES);
+        let mut appended = record(&[]);
+        appended.accepted.working.profile_state = Some(before);
+        let answer = json!({ "summary": "x".repeat(SUMMARY_BYTES), "sources": [] });
+        end(&mut appended, "summarization_agent", NodeKind::Answer, Some(answer));
+        let summary = state(&state_after(&appended, &thread())).conversation_summary.unwrap();
+        let (earlier, newest) = summary.split_once('\n').unwrap();
+        assert!(summary.len() <= SUMMARY_BYTES, "{} bytes", summary.len());
+        assert_eq!((earlier.len(), newest.len()), (3_070, 3_071));
     }
 
     #[test]

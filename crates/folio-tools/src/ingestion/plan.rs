@@ -25,7 +25,8 @@ pub struct SummaryStep {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SummaryPlan {
     pub steps: Vec<SummaryStep>,
-    /// Number of sections without a summary of their own. Those of a part with a summary are parts of its text.
+    /// Number of sections without a summary of their own. If such a section is in a part with a summary, the part is summarized with
+    /// the text of the section.
     pub omitted: usize,
 }
 

@@ -23,7 +23,7 @@ pub(super) fn turn_nodes(profile: &Profile) -> Result<Arc<[TurnNode]>> {
         let later = graph.iter().skip(at + 1);
         let is_later = |name: &str| later.clone().any(|node| node.name == name);
         if let Some(target) = node.routes.targets().find(|target: &&str| !is_later(target)) {
-            return Err(invalid(format!("node {} leads to {target}, which is no later node", node.name)));
+            return Err(invalid(format!("node {} leads to {target}, which is not a later node", node.name)));
         }
         if is_later(node.name) {
             return Err(invalid(format!("two nodes are named {}", node.name)));

@@ -1,4 +1,4 @@
-//! Reranking of texts by their relevance to a query. A relevance belongs to one query, so that nothing is cached.
+//! Reranking of texts by their relevance to a query. A relevance belongs to one query, so it is not cached.
 
 use std::sync::Arc;
 

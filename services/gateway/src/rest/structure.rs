@@ -166,7 +166,7 @@ struct SectionPage {
     text: String,
 }
 
-/// The text of a section with the sections in it, or the beginning of it.
+/// The text of a section and of the sections in it. If the text exceeds the maximum, its beginning.
 #[derive(Debug, Serialize, ToSchema)]
 struct SectionTextBody {
     section: SectionBody,

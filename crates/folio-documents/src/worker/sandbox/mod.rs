@@ -2,11 +2,11 @@
 //!
 //! | layer | effect |
 //! |---|---|
-//! | [`Layer::Namespaces`] | own user and network namespaces: no network interface, no identity outside |
-//! | [`Layer::Capabilities`] | no capabilities, also not those of root in a container |
+//! | [`Layer::Namespaces`] | own user, network and IPC namespaces: no network interface, no rights outside |
+//! | [`Layer::Capabilities`] | no capabilities, even if the process is root in a container |
 //! | [`Layer::NoNewPrivileges`] | `execve` grants no privileges |
-//! | [`Layer::Landlock`] | files: programs, libraries and fonts are readable, the scratch folder of the file is readable, only `/dev/null` is writable, and to LibreOffice the scratch folder; no access to other processes |
-//! | [`Layer::Seccomp`] | only the system calls in [`syscalls`]: no sockets (to LibreOffice: only local ones), no further processes, no signals to other processes, no changes of modes or owners |
+//! | [`Layer::Landlock`] | a job that runs a program can read programs, libraries, fonts and the scratch folder of the file; other jobs can read no file. Only `/dev/null` is writable, and for LibreOffice the scratch folder. No TCP, no signals and no abstract sockets to other processes |
+//! | [`Layer::Seccomp`] | only the system calls in [`syscalls`]: no sockets (for LibreOffice: only local ones), no further processes, no signals to other processes, no changes of file modes or owners |
 //!
 //! The layers overlap: without namespaces, the system calls for the network are still refused.
 
@@ -25,11 +25,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Job;
 
-/// The version of Landlock whose restrictions are requested. An older kernel enforces those that it has.
+/// The version of Landlock whose restrictions are requested. An older kernel enforces those that it supports.
 const LANDLOCK: ABI = ABI::V6;
-/// Programs and libraries.
+/// Folders of programs and libraries, which jobs that run a program may read and execute.
 const EXECUTABLE: &[&str] = &["/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin"];
-/// Configuration of the dynamic linker and of fonts, caches, and devices.
+/// Configuration of the dynamic linker and of fonts, caches, and devices, which jobs that run a program may read.
 const READABLE: &[&str] = &[
     "/etc/ld.so.cache",
     "/etc/ld.so.preload",
@@ -89,7 +89,7 @@ fn note<E: ToString>(refused: &mut Vec<RefusedLayer>, layer: Layer, result: Resu
     }
 }
 
-/// Enters every layer except the filter of system calls, which would refuse the setting of limits. Returns the refused
+/// Applies every layer except [`Layer::Seccomp`], whose filter would refuse the calls that set limits afterwards. Returns the refused
 /// layers.
 pub(super) fn confine(job: &Job) -> Vec<RefusedLayer> {
     let mut refused = Vec::new();
@@ -144,12 +144,12 @@ fn restrict_files(job: &Job) -> Result<(), String> {
         .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(|error| error.to_string())?;
     match status.ruleset {
-        RulesetStatus::NotEnforced => Err("the kernel does not enforce it".to_owned()),
+        RulesetStatus::NotEnforced => Err("the kernel does not enforce Landlock".to_owned()),
         _ => Ok(()),
     }
 }
 
-/// Refuses every system call that the job does not need. Returns the refused layer.
+/// Applies [`Layer::Seccomp`]: refuses every system call that the job does not need. Returns the layer if the kernel refused it.
 pub(super) fn filter(job: &Job) -> Option<RefusedLayer> {
     let mut refused = Vec::new();
     let is_program = matches!(job, Job::Program { .. });

@@ -1,4 +1,4 @@
-//! Members of ZIP and TAR archives.
+//! Reads the members of ZIP and TAR archives.
 
 use std::io::{self, Cursor, Read};
 
@@ -7,7 +7,7 @@ use zip::ZipArchive;
 
 use super::{Parts, RATIO_FREE_BYTES, RATIO_MAX, Stop, damaged, is_system_file};
 
-/// A member of a ZIP archive, by its header.
+/// A member of a ZIP archive, as its header describes it.
 enum Member {
     /// A folder, or a file of an operating system.
     Skipped,
@@ -82,7 +82,7 @@ pub(super) fn tar(content: impl Read, parts: &mut Parts<'_>) -> Result<(), Stop>
     Ok(())
 }
 
-/// Decompressed content that ends with an error beyond a number of bytes.
+/// Decompressed content. A read fails if the content has more than `bytes_left` bytes.
 struct Bounded<R> {
     content: R,
     bytes_left: u64,

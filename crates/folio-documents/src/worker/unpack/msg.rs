@@ -45,7 +45,7 @@ const STREAMS_MAX: usize = 10_000;
 pub(super) fn read(input: Vec<u8>, parts: &mut Parts<'_>) -> Result<(), Stop> {
     let mut message = CompoundFile::open(Cursor::new(input)).map_err(damaged)?;
     if !message.is_stream(Path::new("/").join(PROPERTIES)) {
-        return Err(Stop::Refused("the file is no Outlook message".to_owned()));
+        return Err(Stop::Refused("the file is not an Outlook message".to_owned()));
     }
     let entries = message.read_root_storage();
     let attachments = entries.filter(|entry| entry.is_storage() && entry.name().starts_with(ATTACHMENT));
