@@ -15,11 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_index::{IndexState, ListedDocument};
-use folio_resources::{Organization, OrganizationFilter};
-use folio_storage::LISTED_HEADS_MAX;
+use folio_resources::{Kind, Organization, OrganizationFilter};
 use folio_storage::value::PassageHead;
+use folio_storage::{LISTED_HEADS_MAX, ListSweep};
 use folio_types::limits::PAGE_SIZE_MAX;
-use folio_types::page::PageRequest;
 use folio_types::{DocumentId, JobId, OrgId, Result};
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -126,9 +125,10 @@ impl Sweeper {
         let mut indexed = index.organizations().await?;
         indexed.retain(|org| (self.is_responsible)(org));
         for orgs in indexed.chunks(READ_ORGANIZATIONS) {
-            let live = stores.of::<Organization>().get_many(&OrgId::platform(), orgs).await?;
-            let live: HashSet<OrgId> = live.into_iter().map(|organization| organization.id).collect();
-            for org in orgs.iter().filter(|org| !live.contains(*org)) {
+            let ids: Vec<String> = orgs.iter().map(ToString::to_string).collect();
+            // The records are not read, so that an unreadable one does not delay the removal of the indexes of others.
+            let versions = stores.resources.versions(&OrgId::platform(), Kind::get::<Organization>(), &ids).await?;
+            for (org, _) in orgs.iter().zip(versions).filter(|(_, version)| version.is_none()) {
                 if let Err(error) = index.delete_organization(org).await {
                     tracing::warn!(%org, %error, "the index of a deleted organization is removed later");
                 }
@@ -142,10 +142,10 @@ impl Sweeper {
     async fn sweep(&mut self, is_due: bool) -> Result<()> {
         let organizations = self.knowledge.stores.of::<Organization>();
         let mut kept = HashSet::new();
-        let mut request = PageRequest { size: PAGE_SIZE_MAX, ..PageRequest::default() };
-        loop {
-            let page = organizations.list(&OrgId::platform(), &OrganizationFilter::default(), &request).await?;
-            for organization in page.items {
+        let (platform, filter) = (OrgId::platform(), OrganizationFilter::default());
+        let mut list = ListSweep::new(&self.knowledge.stores.unreadable, "organizations", PAGE_SIZE_MAX);
+        while let Some(request) = list.request() {
+            for organization in list.items(organizations.list(&platform, &filter, &request).await)? {
                 let org = organization.id;
                 if !(self.is_responsible)(&org) {
                     continue;
@@ -163,10 +163,6 @@ impl Sweeper {
                 } else {
                     self.is_pending = true;
                 }
-            }
-            match page.next {
-                Some(next) => request.token = Some(next),
-                None => break,
             }
         }
         self.kept = kept;

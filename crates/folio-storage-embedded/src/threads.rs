@@ -18,7 +18,7 @@ use super::listing::{self, Listing};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{Empty, ThreadExpiryRow, decode};
-use folio_storage::{EncodedThreadWrite, ThreadStore};
+use folio_storage::{EncodedThreadWrite, ThreadStore, UnreadableRecords};
 
 /// Maximum number of threads of a document whose expiry one transaction sets.
 const EXPIRED_AT_ONCE: usize = 20;
@@ -111,7 +111,8 @@ impl ThreadStore for Threads {
     }
 
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
-        self.0.scan(move |view| expired(view, now, limit)).await
+        let unreadable = self.0.unreadable().clone();
+        self.0.scan(move |view| expired(view, now, limit, &unreadable)).await
     }
 
     async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
@@ -166,11 +167,16 @@ fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageReque
     })
 }
 
-fn expired(reads: &impl Reads, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
+fn expired(
+    reads: &impl Reads,
+    now: Timestamp,
+    limit: usize,
+    unreadable: &UnreadableRecords,
+) -> Result<Vec<(OrgId, ThreadId)>> {
     let range = Range::prefix(Space::System, keys::expiries()).before(keys::after(&keys::expiries_at(now)));
-    reads.select(range, limit, |_, bytes| {
-        let row: ThreadExpiryRow = decode(bytes)?;
-        Ok((row.at <= now).then_some((row.org, row.thread)))
+    reads.select(range, limit, |key, bytes| {
+        let row: Option<ThreadExpiryRow> = unreadable.skip(String::from_utf8_lossy(key), decode(bytes))?;
+        Ok(row.filter(|row| row.at <= now).map(|row| (row.org, row.thread)))
     })
 }
 
