@@ -19,7 +19,7 @@ use folio_resources::{Kind, Organization, OrganizationFilter};
 use folio_storage::value::PassageHead;
 use folio_storage::{LISTED_HEADS_MAX, ListSweep};
 use folio_types::limits::PAGE_SIZE_MAX;
-use folio_types::{DocumentId, JobId, OrgId, Result};
+use folio_types::{DocumentId, JobId, OrgId, Reason, Result};
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -211,6 +211,27 @@ fn is_equal(listed: &ListedDocument, head: &PassageHead) -> bool {
     listed.generation == head.generation && listed.passages == head.passages
 }
 
+/// Returns the live generations of documents, without those that are unreadable. None: a document has no generation.
+async fn readable_heads(
+    knowledge: &Knowledge,
+    org: &OrgId,
+    documents: &[DocumentId],
+) -> Result<HashMap<DocumentId, Option<PassageHead>>> {
+    let store = knowledge.passages();
+    match store.heads_of(org, documents).await {
+        Ok(heads) => return Ok(documents.iter().cloned().zip(heads).collect()),
+        Err(error) if error.reason == Reason::StoredFormat => {}
+        Err(error) => return Err(error),
+    }
+    let mut heads = HashMap::new();
+    for document in documents {
+        let head = store.head(org, document).await;
+        let head = knowledge.stores.unreadable.skip(format_args!("passages of {document} of {org}"), head)?;
+        heads.extend(head.map(|head| (document.clone(), head)));
+    }
+    Ok(heads)
+}
+
 /// Makes a ready index contain exactly the live generations.
 async fn compare(knowledge: &Knowledge, org: &OrgId) -> Result<()> {
     let store = knowledge.passages();
@@ -221,9 +242,11 @@ async fn compare(knowledge: &Knowledge, org: &OrgId) -> Result<()> {
         let Some(last) = listed.last() else { break };
         after = Some(last.document.clone());
         let ids: Vec<DocumentId> = listed.iter().map(|listed| listed.document.clone()).collect();
-        let heads = store.heads_of(org, &ids).await?;
+        let mut heads = readable_heads(knowledge, org, &ids).await?;
         let (mut removed, mut outdated) = (Vec::new(), Vec::new());
-        for (listed, head) in listed.iter().zip(heads) {
+        for listed in &listed {
+            // The passages of an unreadable generation remain in the index.
+            let Some(head) = heads.remove(&listed.document) else { continue };
             match head {
                 Some(head) if is_equal(listed, &head) => {
                     indexed.insert(fingerprint(&head));

@@ -135,7 +135,7 @@ impl Stores {
     }
 
     pub fn passages(&self) -> PassageStore {
-        PassageStore::new(Arc::clone(&self.rows))
+        PassageStore::new(Arc::clone(&self.rows), self.unreadable.clone())
     }
 
     pub fn row_fills(&self) -> RowFillStore {
