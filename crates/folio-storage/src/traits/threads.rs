@@ -56,7 +56,7 @@ pub trait ThreadStore: Send + Sync {
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>>;
 
     /// Returns at most `limit` threads of all organizations whose `expires_at` has passed: a system index that no
-    /// request reads.
+    /// request reads. Unreadable threads may be among them: the caller skips them, and they stay in the index.
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>>;
 
     /// Sets `expires_at` of every thread that refers to the deleted resource `id`, unless the thread expires earlier.
