@@ -195,10 +195,15 @@ impl ThreadStore for Threads {
     }
 
     async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
+        let mut done = Ok(());
         for thread in dependents::entries(&self.0, org, id, Part::Thread).await? {
-            self.expire(org, &thread.parse()?, at).await?;
+            match self.expire(org, &thread.parse()?, at).await {
+                Ok(()) => {}
+                Err(error) if error.reason == Reason::StoredFormat => done = done.and(Err(error)),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
+        done
     }
 
     async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {

@@ -305,3 +305,34 @@ async fn unreadable_rows_of_indexes_are_skipped_and_counted_once() {
     drop(stores);
     store.close().await;
 }
+
+#[tokio::test]
+async fn an_unreadable_thread_keeps_no_other_thread_of_a_deleted_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let (stores, org, now) =
+        (store.stores(), OrgId::derive(&["an organization"]), Timestamp::constant(1_790_000_000, 0));
+    let document = DocumentId::derive(&["d"]);
+    let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"text", BlobId::derive(&["b"])));
+    let write = Write::by_platform(org.clone(), "create".parse().unwrap(), now, Expected::Absent, create);
+    stores.of::<Document>().decide(&document, write).await.unwrap();
+    let mut threads = ["a", "b", "c"].map(|name| ThreadId::derive(&[name]));
+    threads.sort();
+    let principal = Principal::new(org.clone(), UserId::derive(&["u"]), Role::Member);
+    for thread in &threads {
+        let new = NewThread::new(thread.clone(), &principal, "document", vec![document.clone()], now);
+        stores.threads.create(new).await.unwrap();
+    }
+    let [damaged, others @ ..] = &threads;
+    let key = keys::thread(&org, damaged);
+    let write = move |transaction: &mut transaction::Transaction<'_>| {
+        transaction.put_bytes(Space::Threads, key, b"damaged".to_vec())
+    };
+    store.engine.write(write).await.unwrap();
+    let error = stores.threads.expire_referrers(&org, document.as_str(), now).await.unwrap_err();
+    assert_eq!(error.reason, Reason::StoredFormat);
+    let expired = stores.threads.expired(now, 10).await.unwrap();
+    assert_eq!(expired.into_iter().map(|(_, thread)| thread).collect::<Vec<_>>(), others);
+    drop(stores);
+    store.close().await;
+}

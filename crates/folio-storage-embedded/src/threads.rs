@@ -9,7 +9,7 @@ use folio_history::thread_write::ThreadWrite;
 use folio_resources::ListEntry;
 use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Error, OrgId, RequestId, Result, ThreadId, Timestamp};
+use folio_types::{Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
 
 use super::append;
 use super::engine::Engine;
@@ -118,12 +118,14 @@ impl ThreadStore for Threads {
     async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
         let prefix = keys::threads_of(org, id);
         let (mut range, start) = (Range::prefix(Space::Records, prefix.clone()), prefix.len());
+        let mut unreadable = None;
         loop {
             let page = range.clone();
             let keys = self.0.scan(move |view| view.keys(page, EXPIRED_AT_ONCE)).await?;
-            let Some(last) = keys.last().cloned() else { return Ok(()) };
+            let Some(last) = keys.last().cloned() else { return unreadable.map_or(Ok(()), Err) };
             let org = org.clone();
-            self.0.write(move |transaction| expire_all(transaction, &org, &keys, start, at)).await?;
+            let failed = self.0.write(move |transaction| expire_all(transaction, &org, &keys, start, at)).await?;
+            unreadable = unreadable.or(failed);
             range = range.after(last);
         }
     }
@@ -209,20 +211,28 @@ fn remove_unused(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId) 
 }
 
 /// Sets the expiry of the threads whose ids begin at `start` in these keys.
+/// Returns the error of the first unreadable thread; the others expire.
 fn expire_all(
     transaction: &mut Transaction<'_>,
     org: &OrgId,
     keys: &[Vec<u8>],
     start: usize,
     at: Timestamp,
-) -> Result<()> {
+) -> Result<Option<Error>> {
+    let mut unreadable = None;
     for key in keys {
         let id = key.get(start..).unwrap_or_default();
         let id: ThreadId = String::from_utf8_lossy(id).parse()?;
-        let Some(before) = live(transaction, org, &id)? else { continue };
-        expire(transaction, before, at)?;
+        match live(transaction, org, &id) {
+            Ok(Some(before)) => {
+                expire(transaction, before, at)?;
+            }
+            Ok(None) => {}
+            Err(error) if error.reason == Reason::StoredFormat => unreadable = unreadable.or(Some(error)),
+            Err(error) => return Err(error),
+        }
     }
-    Ok(())
+    Ok(unreadable)
 }
 
 /// Sets the expiry of a thread unless the thread expires earlier; returns whether it was set.

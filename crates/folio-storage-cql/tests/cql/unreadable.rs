@@ -4,9 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow};
+use folio_resources::{Document, DocumentChange, NewDocument};
+use folio_storage::TextWait;
 use folio_storage_cql::{CqlStore, Options};
 use folio_testkit::Simulated;
-use folio_types::{Environment as _, Incarnation, OrgId, Principal, Role, ThreadId, TurnId, UserId};
+use folio_types::op::{Expected, Write};
+use folio_types::{
+    BlobId, DocumentId, Environment as _, Incarnation, OrgId, Principal, Reason, Role, ThreadId, Timestamp, TurnId,
+    UserId,
+};
 
 use crate::migrations::drop_keyspace;
 use crate::{nonce, open_shared_stores, options};
@@ -36,23 +42,41 @@ async fn unreadable_rows_of_indexes_are_skipped_and_unreadable_threads_are_left_
         assert!(stores.threads.expire_unused(&org, &new(name).id, unused, at).await.unwrap());
     }
     let damage = format!("UPDATE {KEYSPACE}.threads SET header = 0xff WHERE org = ? AND id = ?");
-    session.query_unpaged(damage, (org.as_str(), new("damaged").id.as_str())).await.unwrap();
+    session.query_unpaged(damage.as_str(), (org.as_str(), new("damaged").id.as_str())).await.unwrap();
     for _ in 0..2 {
         let mut expired = stores.threads.expired(at, 3).await.unwrap();
         expired.sort();
         let mut both = ["damaged", "readable"].map(|name| (org.clone(), new(name).id));
         both.sort();
         assert_eq!(expired, both, "the sweep finds that one is unreadable");
-        let times = folio_types::Timestamp::MIN..=folio_types::Timestamp::MAX;
-        let documents = stores.of::<folio_resources::Document>();
+        let times = Timestamp::MIN..=Timestamp::MAX;
+        let documents = stores.of::<Document>();
         assert!(documents.indexed_deletions(&times, None, 1).await.unwrap().is_empty());
         assert!(stores.jobs.expired(at, 1).await.unwrap().is_empty());
         assert!(stores.ops.indexed_data(at, 1).await.unwrap().is_empty());
         assert_eq!(stores.ops.forget_requests(at, 1).await.unwrap(), 0);
-        let waiting = stores.texts.waiting_texts(folio_storage::TextWait::Worker, None, 1).await.unwrap();
+        let waiting = stores.texts.waiting_texts(TextWait::Worker, None, 1).await.unwrap();
         assert!(waiting.is_empty());
     }
     assert_eq!(stores.unreadable.count(), 6);
+
+    let document = DocumentId::derive(&["document"]);
+    let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"text", BlobId::derive(&["b"])));
+    let write = Write::by_platform(org.clone(), "create".parse().unwrap(), at, Expected::Absent, create);
+    stores.of::<Document>().decide(&document, write).await.unwrap();
+    let mut threads = ["a", "b", "c"].map(|name| ThreadId::derive(&[name]));
+    threads.sort();
+    for thread in &threads {
+        let new = NewThread::new(thread.clone(), &principal, "document", vec![document.clone()], at);
+        stores.threads.create(new).await.unwrap();
+    }
+    let [first, others @ ..] = &threads;
+    session.query_unpaged(damage.as_str(), (org.as_str(), first.as_str())).await.unwrap();
+    let error = stores.threads.expire_referrers(&org, document.as_str(), at).await.unwrap_err();
+    assert_eq!(error.reason, Reason::StoredFormat);
+    for thread in others {
+        assert_eq!(stores.threads.header(&org, thread).await.unwrap().unwrap().expires_at, Some(at));
+    }
 
     // A row of the index of open turns stays readable for a newer version when it moves.
     let turn = TurnId::new(ThreadId::derive(&["open"]), 1);

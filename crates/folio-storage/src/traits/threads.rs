@@ -59,7 +59,8 @@ pub trait ThreadStore: Send + Sync {
     /// request reads. Unreadable threads may be among them: the caller skips them, and they stay in the index.
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>>;
 
-    /// Sets `expires_at` of every thread that refers to the deleted resource `id`, unless the thread expires earlier.
+    /// Sets `expires_at` of every thread that refers to the deleted resource `id`, unless the thread expires earlier. Fails at the
+    /// end if a thread is unreadable.
     async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()>;
 
     /// Sets `expires_at` of a thread, unless it expires earlier, if the header still matches the fence and no turn is
