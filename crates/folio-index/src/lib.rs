@@ -25,7 +25,7 @@ mod search;
 
 pub use analysis::highlights;
 pub use answer::{Answer, Gap, Hit, IndexState, ListedDocument, PartScore, PartUse, Statistics, Written};
-pub use embedded::{EmbeddedIndex, EmbeddedOptions};
+pub use embedded::{EmbeddedIndex, EmbeddedOptions, SpaceCheck};
 pub use fusion::{CANDIDATES_MIN, RRF_K, Ranked, fuse};
 pub use passage::{Embedding, IndexedDocument, Passage, UPSERT_BYTES};
 pub use port::PassageIndex;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_history::job::{JobCommand, JobHeader, JobQueue, JobWrite, OpenJobRow, RowAction, row_action};
-use folio_types::{OrgId, Reason, Result, Timestamp};
+use folio_storage::UnreadableRecords;
+use folio_types::{JobId, OrgId, Result, Timestamp};
 use ractor::ActorRef;
 
 use crate::metrics::SweepCounts;
@@ -15,7 +16,7 @@ use crate::shared::{Key, Shared};
 use crate::supervisor::SupervisorMsg;
 
 const ROWS_PER_READ: usize = 256;
-/// Maximum number of records that one sweep deletes.
+/// Maximum number of records that one sweep deletes, without the unreadable ones before them.
 const DELETIONS_MAX: usize = 64;
 /// Maximum time until a waiting or paused job is read again, because a user may have resumed it.
 const RECHECK: Duration = Duration::from_secs(30);
@@ -79,12 +80,8 @@ impl Sweeper {
             let has_more = rows.len() == ROWS_PER_READ;
             for row in rows {
                 found.counts(row.queue).open += 1;
-                match self.check(&row, &mut found).await {
-                    Ok(()) => {}
-                    Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
-                    // An unreadable job does not stop the sweep of the others.
-                    Err(error) => tracing::error!(job = %row.job, %error, "cannot check an open job"),
-                }
+                let checked = self.check(&row, &mut found).await;
+                self.unreadable().skip(format_args!("job {} of {}", row.job, row.org), checked)?;
                 after = Some(row);
             }
             if !has_more {
@@ -163,15 +160,28 @@ impl Sweeper {
     }
 
     async fn delete_expired(&self) -> Result<()> {
-        for (org, job) in self.shared.jobs().expired(self.shared.now(), DELETIONS_MAX).await? {
+        // Unreadable jobs stay at the start of the index.
+        let limit = DELETIONS_MAX.saturating_add(self.unreadable().count());
+        for (org, job) in self.shared.jobs().expired(self.shared.now(), limit).await? {
             if self.shared.dependencies.placement.is_placed_here(&org, &job).await {
-                // Removed first: the budget and the pages of a deleted job would remain after a failure.
-                let stores = &self.shared.dependencies.stores;
-                stores.budgets().remove(&org, job.as_str()).await?;
-                stores.job_pages().remove(&org, &job).await?;
-                self.shared.jobs().delete(&org, &job).await?;
+                let deleted = self.delete(&org, &job).await;
+                self.unreadable().skip(format_args!("job {job} of {org}"), deleted)?;
             }
         }
         Ok(())
+    }
+
+    async fn delete(&self, org: &OrgId, job: &JobId) -> Result<()> {
+        // Read first: the record of an unreadable job may be of a newer version, and then needs its budget and its pages.
+        self.shared.jobs().header(org, job).await?;
+        // Removed first: the budget and the pages of a deleted job would remain after a failure.
+        let stores = &self.shared.dependencies.stores;
+        stores.budgets().remove(org, job.as_str()).await?;
+        stores.job_pages().remove(org, job).await?;
+        self.shared.jobs().delete(org, job).await
+    }
+
+    fn unreadable(&self) -> &UnreadableRecords {
+        &self.shared.dependencies.stores.unreadable
     }
 }

@@ -11,7 +11,8 @@ use folio_history::job::{
     Steps, WaitReason,
 };
 use folio_resources::{Member, MemberWrite};
-use folio_storage::{SharedOptions, SlotStore, Stores};
+use folio_storage::{JobRecordStore, SharedOptions, SlotStore, Stores};
+use folio_storage_conformance::layer::{JobRecordLayer, Layered};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::{Simulated, wait_for};
 use folio_types::limits::JOB_PAGE_ITEMS;
@@ -511,6 +512,55 @@ async fn a_job_that_is_open_for_too_long_fails_and_its_record_is_deleted_after_i
     })
     .await;
     jobs.stop().await;
+}
+
+/// Makes one job unreadable.
+struct Unreadable(JobId);
+
+#[async_trait]
+impl JobRecordLayer for Unreadable {
+    async fn header(&self, below: &dyn JobRecordStore, org: &OrgId, id: &JobId) -> Result<Option<JobHeader>> {
+        if *id == self.0 {
+            return Err(Error::stored_format("the header is malformed"));
+        }
+        below.header(org, id).await
+    }
+
+    async fn delete(&self, below: &dyn JobRecordStore, org: &OrgId, id: &JobId) -> Result<()> {
+        if *id == self.0 {
+            return Err(Error::stored_format("the header is malformed"));
+        }
+        below.delete(org, id).await
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_job_stops_neither_the_deletion_nor_the_start_of_the_others() {
+    let sandbox = Sandbox::new();
+    let mut ended = Vec::new();
+    for name in ["a", "b", "c"] {
+        let job = sandbox.create(name, &["one"]).await;
+        sandbox.command(&job, JobCommand::Cancel).await;
+        ended.push(job);
+    }
+    sandbox.environment.advance(folio_types::limits::JOB_RETENTION);
+    // The sweep reads the jobs in the order of their expiry, and then of their ids.
+    ended.sort_by(|one, other| one.id.cmp(&other.id));
+    let unreadable = &ended[0];
+    let open = sandbox.create("open", &["one"]).await;
+    let jobs = Layered::over(Unreadable(unreadable.id.clone()), &sandbox.stores.jobs);
+    let stores = Stores { jobs, ..sandbox.stores.clone() };
+    let node = Jobs::start(Dependencies { stores, ..sandbox.dependencies("a") }, options()).await.unwrap();
+    sandbox.wait_for_end(&open).await;
+    for job in &ended[1..] {
+        wait_for("a deleted record", LIMIT, || async {
+            sandbox.stores.jobs.header(&sandbox.org, &job.id).await.unwrap().is_none().then_some(())
+        })
+        .await;
+    }
+    assert!(sandbox.stores.jobs.header(&sandbox.org, &unreadable.id).await.unwrap().is_some());
+    assert_eq!(sandbox.stores.unreadable.count(), 1, "each sweep finds it, and the first one counts it");
+    node.stop().await;
 }
 
 #[tokio::test]

@@ -15,12 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_index::{IndexState, ListedDocument};
-use folio_resources::{Organization, OrganizationFilter};
-use folio_storage::LISTED_HEADS_MAX;
+use folio_resources::{Kind, Organization, OrganizationFilter};
 use folio_storage::value::PassageHead;
+use folio_storage::{LISTED_HEADS_MAX, ListSweep};
 use folio_types::limits::PAGE_SIZE_MAX;
-use folio_types::page::PageRequest;
-use folio_types::{DocumentId, JobId, OrgId, Result};
+use folio_types::{DocumentId, JobId, OrgId, Reason, Result};
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -126,9 +125,10 @@ impl Sweeper {
         let mut indexed = index.organizations().await?;
         indexed.retain(|org| (self.is_responsible)(org));
         for orgs in indexed.chunks(READ_ORGANIZATIONS) {
-            let live = stores.of::<Organization>().get_many(&OrgId::platform(), orgs).await?;
-            let live: HashSet<OrgId> = live.into_iter().map(|organization| organization.id).collect();
-            for org in orgs.iter().filter(|org| !live.contains(*org)) {
+            let ids: Vec<String> = orgs.iter().map(ToString::to_string).collect();
+            // The records are not read, so that an unreadable one does not delay the removal of the indexes of others.
+            let versions = stores.resources.versions(&OrgId::platform(), Kind::get::<Organization>(), &ids).await?;
+            for (org, _) in orgs.iter().zip(versions).filter(|(_, version)| version.is_none()) {
                 if let Err(error) = index.delete_organization(org).await {
                     tracing::warn!(%org, %error, "the index of a deleted organization is removed later");
                 }
@@ -142,10 +142,10 @@ impl Sweeper {
     async fn sweep(&mut self, is_due: bool) -> Result<()> {
         let organizations = self.knowledge.stores.of::<Organization>();
         let mut kept = HashSet::new();
-        let mut request = PageRequest { size: PAGE_SIZE_MAX, ..PageRequest::default() };
-        loop {
-            let page = organizations.list(&OrgId::platform(), &OrganizationFilter::default(), &request).await?;
-            for organization in page.items {
+        let (platform, filter) = (OrgId::platform(), OrganizationFilter::default());
+        let mut list = ListSweep::new(&self.knowledge.stores.unreadable, "organizations", PAGE_SIZE_MAX);
+        while let Some(request) = list.request() {
+            for organization in list.items(organizations.list(&platform, &filter, &request).await)? {
                 let org = organization.id;
                 if !(self.is_responsible)(&org) {
                     continue;
@@ -163,10 +163,6 @@ impl Sweeper {
                 } else {
                     self.is_pending = true;
                 }
-            }
-            match page.next {
-                Some(next) => request.token = Some(next),
-                None => break,
             }
         }
         self.kept = kept;
@@ -215,6 +211,27 @@ fn is_equal(listed: &ListedDocument, head: &PassageHead) -> bool {
     listed.generation == head.generation && listed.passages == head.passages
 }
 
+/// Returns the live generations of documents, without those that are unreadable. None: a document has no generation.
+async fn readable_heads(
+    knowledge: &Knowledge,
+    org: &OrgId,
+    documents: &[DocumentId],
+) -> Result<HashMap<DocumentId, Option<PassageHead>>> {
+    let store = knowledge.passages();
+    match store.heads_of(org, documents).await {
+        Ok(heads) => return Ok(documents.iter().cloned().zip(heads).collect()),
+        Err(error) if error.reason == Reason::StoredFormat => {}
+        Err(error) => return Err(error),
+    }
+    let mut heads = HashMap::new();
+    for document in documents {
+        let head = store.head(org, document).await;
+        let head = knowledge.stores.unreadable.skip(format_args!("passages of {document} of {org}"), head)?;
+        heads.extend(head.map(|head| (document.clone(), head)));
+    }
+    Ok(heads)
+}
+
 /// Makes a ready index contain exactly the live generations.
 async fn compare(knowledge: &Knowledge, org: &OrgId) -> Result<()> {
     let store = knowledge.passages();
@@ -225,9 +242,11 @@ async fn compare(knowledge: &Knowledge, org: &OrgId) -> Result<()> {
         let Some(last) = listed.last() else { break };
         after = Some(last.document.clone());
         let ids: Vec<DocumentId> = listed.iter().map(|listed| listed.document.clone()).collect();
-        let heads = store.heads_of(org, &ids).await?;
+        let mut heads = readable_heads(knowledge, org, &ids).await?;
         let (mut removed, mut outdated) = (Vec::new(), Vec::new());
-        for (listed, head) in listed.iter().zip(heads) {
+        for listed in &listed {
+            // The passages of an unreadable generation remain in the index.
+            let Some(head) = heads.remove(&listed.document) else { continue };
             match head {
                 Some(head) if is_equal(listed, &head) => {
                     indexed.insert(fingerprint(&head));

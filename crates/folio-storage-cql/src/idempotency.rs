@@ -126,15 +126,28 @@ pub(crate) async fn record_request(
 /// of deleted rows of the index.
 pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize) -> Result<usize> {
     let tables = &keyspace.tables;
-    let rows = tables.system_rows.first(INDEX, Some(before), limit).await?;
+    let rows: Vec<(SystemRow, RequestIndexRow)> = keyspace.first_rows(INDEX, before, limit).await?;
     let mut forgotten = 0;
-    for row in rows.into_iter().filter(|row| row.at < micros(before)) {
-        let index_row: RequestIndexRow = decode(&row.value)?;
+    for (row, index_row) in rows.into_iter().filter(|(row, _)| row.at < micros(before)) {
         let op = index_row.op.to_string();
         // A later repetition of the request may have stored a newer record, which is kept.
         let found = tables.idempotency.get(&index_row.org, &op, Read::Quorum).await?;
         let old = match found {
-            Some((value, _)) => decode::<IdempotencyRecord>(&value)?.at < before,
+            Some((value, _)) => {
+                let record = decode::<IdempotencyRecord>(&value);
+                let record = keyspace.unreadable.skip(format_args!("request {}", row.key), record)?;
+                let Some(record) = record else {
+                    // The unreadable record is kept, and read again after the same time.
+                    let at = keyspace.now();
+                    let value = encode(&RequestIndexRow { at, ..index_row })?;
+                    let later = SystemRow { at: micros(at), key: row.key.clone(), value };
+                    tables.system_rows.put(INDEX, later).await?;
+                    tables.system_rows.remove(INDEX, row.at, &row.key).await?;
+                    forgotten += 1;
+                    continue;
+                };
+                record.at < before
+            }
             None => false,
         };
         if old && let ConditionalResult::Unknown(error) = tables.idempotency.remove(&index_row.org, &op).await? {

@@ -18,7 +18,7 @@ use folio_history::job::{
 use folio_history::thread::Fence;
 use folio_resources::Condition;
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Error, JobId, OrgId, Result, Timestamp};
+use folio_types::{Error, JobId, OrgId, Reason, Result, Timestamp};
 
 use super::catalogue::{self, CatalogueRow, ListEntry, Query};
 use super::keyspace::Keyspace;
@@ -165,14 +165,16 @@ impl JobRecordStore for Jobs {
     }
 
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, JobId)>> {
-        let (rows, mut found) = (&self.0.tables.system_rows, Vec::new());
-        for row in rows.first(EXPIRY, Some(now), limit).await? {
-            let JobExpiryRow { org, job, at } = decode(&row.value)?;
-            match self.read(&org, &job, Read::Quorum).await? {
-                Some(JobRecord::Live(header)) if header.expires_at() == Some(at) => found.push((org, job)),
+        let mut found = Vec::new();
+        for (row, JobExpiryRow { org, job, at }) in self.0.first_rows(EXPIRY, now, limit).await? {
+            match self.read(&org, &job, Read::Quorum).await {
+                Ok(Some(JobRecord::Live(header))) if header.expires_at() == Some(at) => found.push((org, job)),
                 // The write that entered the row was refused, or the job was deleted.
-                Some(_) => rows.remove(EXPIRY, row.at, &row.key).await?,
-                None => {}
+                Ok(Some(_)) => self.0.tables.system_rows.remove(EXPIRY, row.at, &row.key).await?,
+                Ok(None) => {}
+                // The sweep reports the job.
+                Err(error) if error.reason == Reason::StoredFormat => found.push((org, job)),
+                Err(error) => return Err(error),
             }
         }
         Ok(found)

@@ -12,8 +12,10 @@ use super::migrate::{self, Migrated};
 use super::options::Options;
 use super::reference_queue::ReferenceQueues;
 use super::session::{ConditionalResult, Cql, Statements};
-use super::table::Tables;
+use super::table::{SystemRow, Tables};
 use super::values::micros;
+use folio_storage::UnreadableRecords;
+use folio_storage::value::{Stored, decode};
 
 /// The state that all stores of the adapter share.
 #[derive(Clone)]
@@ -26,6 +28,8 @@ pub(crate) struct Keyspace {
     pub(crate) references: Arc<ReferenceQueues>,
     /// The newest bucket of open turns and jobs that this process entered in the directory.
     pub(crate) open_turn_bucket: Arc<AtomicI64>,
+    /// The unreadable rows that reads of indexes skip.
+    pub(crate) unreadable: UnreadableRecords,
     pub(crate) migrated: Migrated,
 }
 
@@ -66,12 +70,37 @@ impl Keyspace {
         }
         let tables = Arc::new(tables);
         let (buckets, counts, headers, references) = (Arc::default(), Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { cql, tables, buckets, counts, headers, references, open_turn_bucket: Arc::default(), migrated })
+        let (open_turn_bucket, unreadable) = (Arc::default(), UnreadableRecords::default());
+        Ok(Self { cql, tables, buckets, counts, headers, references, open_turn_bucket, unreadable, migrated })
     }
 
     /// Executes a conditional batch, whose statements must access one partition.
     pub(crate) async fn commit(&self, statements: Statements<'_>) -> Result<ConditionalResult> {
         self.cql.conditional_batch(statements).await
+    }
+
+    /// Returns the first rows of an index up to a time that can be decoded, with their values, at most `limit`.
+    pub(crate) async fn first_rows<T: Stored>(
+        &self,
+        index: &str,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(SystemRow, T)>> {
+        // Unreadable rows stay at the start of the index.
+        let rows = limit.saturating_add(self.unreadable.count());
+        let mut found = Vec::new();
+        for row in self.tables.system_rows.first(index, Some(until), rows).await? {
+            if let Some(value) = self.decode_row(index, &row.key, &row.value)? {
+                found.push((row, value));
+            }
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    /// Returns the value of a row of an index. None: the row is unreadable.
+    pub(crate) fn decode_row<T: Stored>(&self, index: &str, key: &str, value: &[u8]) -> Result<Option<T>> {
+        self.unreadable.skip(format_args!("{index}/{key}"), decode(value))
     }
 
     pub(crate) fn now(&self) -> Timestamp {

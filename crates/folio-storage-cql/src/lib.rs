@@ -195,6 +195,7 @@ impl CqlStore {
             texts: Arc::new(texts::Texts(keyspace())),
             threads: Arc::new(threads::Threads(keyspace())),
             usage: Arc::new(usage::UsageRecords::new(keyspace())),
+            unreadable: self.keyspace.unreadable.clone(),
         }
     }
 

@@ -31,8 +31,10 @@ use super::session::Statements;
 use super::table::{OPEN_TURN_SHARDS, open_turn_shard};
 use super::values::{micros, time_to_live};
 use folio_storage::OpenTurnStore;
-use folio_storage::value::{Stored, decode, encode};
+use folio_storage::value::{Stored, encode};
 
+/// Name of the rows in the log.
+const TABLE: &str = "open_turns";
 /// Time range of a bucket, in microseconds.
 const BUCKET: i64 = 10 * 1_000_000;
 const BUCKETS_PER_DAY: i64 = 24 * 60 * 60 * 1_000_000 / BUCKET;
@@ -158,16 +160,38 @@ pub(crate) async fn scan<R: OpenRow>(keyspace: &Keyspace, after: Option<&R>, lim
         let first = if after.is_empty() { R::FIRST_SHARD } else { shard::<R>(&after) };
         let reads = (first..R::FIRST_SHARD + OPEN_TURN_SHARDS).map(|shard| {
             let after = if shard == first { after.as_str() } else { "" };
-            keyspace.tables.open_turns.list((bucket, shard), after, limit)
+            readable_rows::<R>(keyspace, (bucket, shard), after, limit)
         });
         let mut reads = futures::stream::iter(reads.collect::<Vec<_>>()).buffered(PARTITIONS_AT_ONCE);
         while let Some(rows) = reads.try_next().await? {
-            for (_, value) in rows {
+            for row in rows {
                 if found.len() == limit {
                     return Ok(found);
                 }
-                found.push(decode(&value)?);
+                found.push(row);
             }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the first rows of a shard after a key that can be decoded, at most `limit`.
+async fn readable_rows<R: OpenRow>(
+    keyspace: &Keyspace,
+    shard: (i64, i32),
+    after: &str,
+    limit: usize,
+) -> Result<Vec<R>> {
+    let (mut found, mut after) = (Vec::new(), after.to_owned());
+    while found.len() < limit {
+        let missing = limit - found.len();
+        let rows = keyspace.tables.open_turns.list(shard, &after, missing).await?;
+        for (key, value) in &rows {
+            found.extend(keyspace.decode_row::<R>(TABLE, key, value)?);
+        }
+        match rows.into_iter().nth(missing - 1) {
+            Some((last, _)) => after = last,
+            None => break,
         }
     }
     Ok(found)
@@ -211,9 +235,12 @@ async fn move_rows<R: OpenRow>(keyspace: &Keyspace, (bucket, shard): (i64, i32))
         let target = next_position(bucket, self::bucket(now));
         let mut statements = vec![table.put_bucket(day(target), target, DIRECTORY_TTL)];
         for (key, value) in rows {
-            let row = decode::<R>(&value)?.moved(start_of(target)?);
-            let ttl = time_to_live(now, row.until());
-            statements.push(table.put((target, shard), &key, encode(&row)?, ttl));
+            let (value, ttl) = match keyspace.decode_row::<R>(TABLE, &key, &value)? {
+                Some(row) => (encode(&row.clone().moved(start_of(target)?))?, time_to_live(now, row.until())),
+                // A newer version reads the row.
+                None => (value, DIRECTORY_TTL),
+            };
+            statements.push(table.put((target, shard), &key, value, ttl));
         }
         keyspace.cql.write_all(statements).await?;
         check_in_time(keyspace, target)?;

@@ -123,15 +123,21 @@ impl OpStore for Ops {
     }
 
     async fn indexed_data(&self, before: Timestamp, limit: usize) -> Result<Vec<OpDataIndexRow>> {
-        let rows = self.0.tables.system_rows.first(DATA, Some(before), limit).await?;
-        rows.iter().map(|row| decode(&row.value)).collect()
+        let rows: Vec<(SystemRow, OpDataIndexRow)> = self.0.first_rows(DATA, before, limit).await?;
+        Ok(rows.into_iter().map(|(_, row)| row).collect())
     }
 
     async fn remove_data(&self, rows: Vec<OpDataIndexRow>) -> Result<()> {
         for row in rows {
             let OpDataIndexRow { org, id, version, op, .. } = &row;
             // If the indexed write was refused, another op may have written the data of this version.
-            let op_row = self::row(&self.0, org, id, &op.to_string(), Read::Serial).await?;
+            let op_row = self::row(&self.0, org, id, &op.to_string(), Read::Serial).await;
+            let op_row = self.0.unreadable.skip(format_args!("op row {org}/{id}/{op}"), op_row)?;
+            let Some(op_row) = op_row else {
+                // The data of an unreadable op row is kept.
+                self.defer_data(row.clone(), OpDataIndexRow { at: self.0.now(), ..row.clone() }).await?;
+                continue;
+            };
             if op_row.and_then(|op_row| op_row.data_version()) == Some(*version) {
                 let key = data_key(*version);
                 let statement = self.0.tables.aggregates.remove_existing(org, id, (Part::Data, &key));

@@ -21,7 +21,7 @@ use super::session::Read;
 use super::table::{Part, Position, SystemRow};
 use super::values::micros;
 use super::{cleanup, content_sizes, decide, names, references, revisions, texts};
-use folio_storage::value::{DeletionRow, decode, encode};
+use folio_storage::value::{DeletionRow, encode};
 use folio_storage::{ResourceExecutor, ResourceUsage, StoredResource, TextWait};
 
 /// Maximum number of concurrent reads for one request.
@@ -147,9 +147,20 @@ impl ResourceExecutor for Resources {
         limit: usize,
     ) -> Result<Vec<DeletionRow>> {
         let times = (micros(*times.start()), micros(*times.end()));
-        let after = after.map(|row| (micros(row.at), key(&row.org, &row.id)));
-        let rows = self.0.tables.system_rows.after(&deleted_index(kind), times, after, limit).await?;
-        rows.iter().map(|row| decode(&row.value)).collect()
+        let mut after = after.map(|row| (micros(row.at), key(&row.org, &row.id)));
+        let (index, mut found) = (deleted_index(kind), Vec::new());
+        while found.len() < limit {
+            let missing = limit - found.len();
+            let rows = self.0.tables.system_rows.after(&index, times, after.take(), missing).await?;
+            for row in &rows {
+                found.extend(self.0.decode_row::<DeletionRow>(&index, &row.key, &row.value)?);
+            }
+            match rows.into_iter().nth(missing - 1) {
+                Some(last) => after = Some((last.at, last.key)),
+                None => break,
+            }
+        }
+        Ok(found)
     }
 
     async fn confirm_deletion(&self, kind: &'static Kind, row: &DeletionRow) -> Result<bool> {

@@ -54,9 +54,12 @@ async fn waiting(
         let Some(last) = rows.last() else { break };
         after = Some((last.at, last.key.clone()));
         for row in rows {
-            let PendingTextRow { org, id, .. } = decode(&row.value)?;
+            let Some(PendingTextRow { org, id, .. }) = keyspace.decode_row(index, &row.key, &row.value)? else {
+                continue;
+            };
             let header = keyspace.tables.aggregates.header(&org, &id, Read::Quorum).await?;
-            let text = text_of(&header)?;
+            let text = keyspace.unreadable.skip(format_args!("text {}", row.key), text_of(&header))?;
+            let Some(text) = text else { continue };
             match (header.live, TextWait::of(text.as_ref())) {
                 (Some(true), found_wait) if found_wait == Some(waits_for) => {
                     found.push(PendingText { org, id, attempts: text.map_or(0, |text| text.attempts) });

@@ -22,7 +22,7 @@ use folio_history::thread_write::ThreadWrite;
 use folio_resources::Condition;
 use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{OrgId, RequestId, Result, ThreadId, Timestamp};
+use folio_types::{OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
 
 use super::append::{self, LoadedThread, nanoseconds};
 use super::catalogue::{self, CatalogueRow, ListEntry, Query};
@@ -172,9 +172,16 @@ impl ThreadStore for Threads {
 
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
         let mut found = Vec::new();
-        for row in self.0.tables.system_rows.first(EXPIRY, Some(now), limit).await? {
-            let ThreadExpiryRow { org, thread, at } = decode(&row.value)?;
-            let read = append::read(&self.0, &org, &thread, Read::Quorum).await?;
+        for (row, ThreadExpiryRow { org, thread, at }) in self.0.first_rows(EXPIRY, now, limit).await? {
+            let read = match append::read(&self.0, &org, &thread, Read::Quorum).await {
+                Ok(read) => read,
+                // The sweep reports the thread.
+                Err(error) if error.reason == Reason::StoredFormat => {
+                    found.push((org, thread));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let is_removed = matches!(read.record, Some(ThreadRecord::Tombstone { .. }));
             match read.live() {
                 Some(header) if header.expires_at == Some(at) => found.push((org, thread)),
@@ -188,10 +195,15 @@ impl ThreadStore for Threads {
     }
 
     async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
+        let mut done = Ok(());
         for thread in dependents::entries(&self.0, org, id, Part::Thread).await? {
-            self.expire(org, &thread.parse()?, at).await?;
+            match self.expire(org, &thread.parse()?, at).await {
+                Ok(()) => {}
+                Err(error) if error.reason == Reason::StoredFormat => done = done.and(Err(error)),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
+        done
     }
 
     async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {

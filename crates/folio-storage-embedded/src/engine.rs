@@ -15,11 +15,12 @@ use tokio::sync::oneshot;
 
 use super::journal_tail::open_repaired;
 use super::keys::Space;
-use super::reads::View;
+use super::reads::{Range, Reads as _, View};
 use super::transaction::Transaction;
+use super::value::Stored;
 use super::writer::{Commit, Message, WriteTask, Writer, poisoned_error, stopped};
 use super::{Options, sync_folder};
-use folio_storage::spans;
+use folio_storage::{UnreadableRecords, spans};
 
 /// Maximum total size of waiting large writes, in bytes. A larger write is accepted only if no large write waits.
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
@@ -156,6 +157,7 @@ pub(crate) struct Engine {
     commits: Arc<AtomicU64>,
     environment: Arc<dyn Environment>,
     reserve: DiskReserve,
+    unreadable: UnreadableRecords,
 }
 
 impl Engine {
@@ -187,7 +189,8 @@ impl Engine {
         let queued_bytes = Arc::default();
         let environment = Arc::clone(&options.environment);
         let reserve = DiskReserve::new(options.path.clone(), options.reserve_bytes);
-        let engine = Self { opened, queue, queued_bytes, is_poisoned, commits, environment, reserve };
+        let unreadable = UnreadableRecords::default();
+        let engine = Self { opened, queue, queued_bytes, is_poisoned, commits, environment, reserve, unreadable };
         Ok((Arc::new(engine), thread))
     }
 
@@ -199,6 +202,11 @@ impl Engine {
     /// The space that new content must leave on the disk.
     pub(crate) fn reserve(&self) -> &DiskReserve {
         &self.reserve
+    }
+
+    /// The unreadable rows that reads of indexes skip.
+    pub(crate) fn unreadable(&self) -> &UnreadableRecords {
+        &self.unreadable
     }
 
     fn opened(&self) -> Result<Arc<OpenDatabase>> {
@@ -290,6 +298,12 @@ impl Engine {
         read(&View::new(&opened))
     }
 
+    /// Returns the first values of the range of an index that can be decoded, at most `limit`.
+    pub(crate) async fn scan_index<T: Stored + Send + 'static>(&self, range: Range, limit: usize) -> Result<Vec<T>> {
+        let unreadable = self.unreadable.clone();
+        self.scan(move |view| view.readable(range, limit, &unreadable)).await
+    }
+
     /// Reads on a blocking thread. For longer reads.
     pub(crate) async fn scan<T, F>(&self, read: F) -> Result<T>
     where
@@ -320,7 +334,6 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reads::Reads as _;
     use folio_storage::value::Count;
 
     #[test]

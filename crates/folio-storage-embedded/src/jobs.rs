@@ -16,7 +16,7 @@ use super::listing::{self, Listing};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{Empty, JobExpiryRow, decode};
-use folio_storage::{JobRecordStore, encode_outcome};
+use folio_storage::{JobRecordStore, UnreadableRecords, encode_outcome};
 
 pub(crate) struct Jobs(pub(crate) Arc<Engine>);
 
@@ -70,7 +70,8 @@ impl JobRecordStore for Jobs {
     }
 
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, JobId)>> {
-        self.0.scan(move |view| expired(view, now, limit)).await
+        let unreadable = self.0.unreadable().clone();
+        self.0.scan(move |view| expired(view, now, limit, &unreadable)).await
     }
 
     async fn open(&self, after: Option<&OpenJobRow>, limit: usize) -> Result<Vec<OpenJobRow>> {
@@ -78,7 +79,7 @@ impl JobRecordStore for Jobs {
         if let Some(after) = after {
             range = range.after(keys::open_job(after));
         }
-        self.0.scan(move |view| view.values(range, limit)).await
+        self.0.scan_index(range, limit).await
     }
 
     async fn remove_open(&self, rows: &[OpenJobRow]) -> Result<()> {
@@ -165,10 +166,15 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &JobId) -> Result<
     transaction.put(Space::Records, keys::job(org, id), &header.tombstone())
 }
 
-fn expired(reads: &impl Reads, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, JobId)>> {
+fn expired(
+    reads: &impl Reads,
+    now: Timestamp,
+    limit: usize,
+    unreadable: &UnreadableRecords,
+) -> Result<Vec<(OrgId, JobId)>> {
     let range = Range::prefix(Space::System, keys::job_expiries()).before(keys::after(&keys::job_expiries_at(now)));
-    reads.select(range, limit, |_, bytes| {
-        let row: JobExpiryRow = decode(bytes)?;
-        Ok((row.at <= now).then_some((row.org, row.job)))
+    reads.select(range, limit, |key, bytes| {
+        let row: Option<JobExpiryRow> = unreadable.skip(String::from_utf8_lossy(key), decode(bytes))?;
+        Ok(row.filter(|row| row.at <= now).map(|row| (row.org, row.job)))
     })
 }

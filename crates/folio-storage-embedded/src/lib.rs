@@ -189,6 +189,7 @@ impl EmbeddedStore {
             texts: Arc::new(texts::Texts(Arc::clone(&engine))),
             threads: Arc::new(threads::Threads(Arc::clone(&engine))),
             usage: Arc::new(usage::UsageRecords(Arc::clone(&engine))),
+            unreadable: engine.unreadable().clone(),
         };
         Ok(Self { engine, writer, stores })
     }

@@ -11,7 +11,7 @@ use folio_types::Result;
 
 use super::engine::Engine;
 use super::keys::{self, Space};
-use super::reads::{Range, Reads as _};
+use super::reads::Range;
 use folio_storage::OpenTurnStore;
 
 pub(crate) struct OpenTurns(pub(crate) Arc<Engine>);
@@ -28,7 +28,7 @@ impl OpenTurnStore for OpenTurns {
         if let Some(after) = after {
             range = range.after(keys::open_turn(after));
         }
-        self.0.scan(move |view| view.values(range, limit)).await
+        self.0.scan_index(range, limit).await
     }
 
     async fn compact(&self) -> Result<()> {

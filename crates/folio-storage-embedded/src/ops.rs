@@ -52,10 +52,11 @@ impl OpStore for Ops {
     }
 
     async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize> {
+        let unreadable = self.0.unreadable().clone();
         self.0
             .write(move |transaction| {
-                let index_rows: Vec<RequestIndexRow> =
-                    transaction.values(Range::prefix(Space::System, keys::indexed_requests()), limit)?;
+                let range = Range::prefix(Space::System, keys::indexed_requests());
+                let index_rows: Vec<RequestIndexRow> = transaction.readable(range, limit, &unreadable)?;
                 let old: Vec<_> = index_rows.into_iter().take_while(|index_row| index_row.at < before).collect();
                 for RequestIndexRow { org, op, at } in &old {
                     transaction.remove(Space::Records, keys::idempotency(org, op));
@@ -67,13 +68,9 @@ impl OpStore for Ops {
     }
 
     async fn indexed_data(&self, before: Timestamp, limit: usize) -> Result<Vec<OpDataIndexRow>> {
-        self.0
-            .scan(move |view| {
-                let rows: Vec<OpDataIndexRow> =
-                    view.values(Range::prefix(Space::System, keys::indexed_data()), limit)?;
-                Ok(rows.into_iter().take_while(|row| row.at <= before).collect())
-            })
-            .await
+        let range = Range::prefix(Space::System, keys::indexed_data());
+        let rows: Vec<OpDataIndexRow> = self.0.scan_index(range, limit).await?;
+        Ok(rows.into_iter().take_while(|row| row.at <= before).collect())
     }
 
     async fn remove_data(&self, rows: Vec<OpDataIndexRow>) -> Result<()> {

@@ -8,6 +8,7 @@ use folio_types::{Error, Reason, Result};
 use super::engine::OpenDatabase;
 use super::keys::{self, Space};
 use super::value::{Stored, decode};
+use folio_storage::UnreadableRecords;
 
 /// Logs the cause, which the returned error omits.
 pub(crate) fn unreadable(error: &fjall::Error) -> Error {
@@ -102,6 +103,14 @@ pub(crate) trait Reads {
         Self: Sized,
     {
         self.select(range, limit, |_, bytes| decode(bytes).map(Some))
+    }
+
+    /// Returns the first values of a range that can be decoded, at most `limit`: for indexes, which sweeps read.
+    fn readable<T: Stored>(&self, range: Range, limit: usize, unreadable: &UnreadableRecords) -> Result<Vec<T>>
+    where
+        Self: Sized,
+    {
+        self.select(range, limit, |key, bytes| unreadable.skip(String::from_utf8_lossy(key), decode(bytes)))
     }
 
     /// Returns the first keys of a range, at most `limit`.

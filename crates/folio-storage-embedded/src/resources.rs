@@ -235,7 +235,7 @@ impl ResourceExecutor for Resources {
         if let Some(DeletionRow { org, id, at }) = after {
             range = range.after(keys::deleted(kind.name, *at, org, id));
         }
-        self.0.scan(move |view| view.values(range, limit)).await
+        self.0.scan_index(range, limit).await
     }
 
     /// The row and the tombstone are written in one transaction, so that no row is stale.

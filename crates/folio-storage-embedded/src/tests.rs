@@ -5,14 +5,17 @@ use std::ops::ControlFlow;
 
 use folio_credit::{Account, AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
 use folio_history::job::JobRecord;
-use folio_history::thread::Fence;
+use folio_history::thread::{Fence, NewThread};
 use folio_resources::{
-    KINDS, Kind, Member, MemberWrite, NewPrompt, Prompt, PromptChange, RevisionNames, Tag, TagChange, TextState,
+    Document, DocumentChange, KINDS, Kind, Member, MemberWrite, NewDocument, NewPrompt, Prompt, PromptChange,
+    RevisionNames, Tag, TagChange, TextState,
 };
-use folio_storage::IngestUpdate;
 use folio_storage::value::{Count, decode};
+use folio_storage::{IngestUpdate, TextWait};
 use folio_types::op::{Expected, Write, WriteOutcome};
-use folio_types::{BlockId, DocumentId, GrantId, OrgId, PromptId, Role, TagId, Timestamp, UserId};
+use folio_types::{
+    BlobId, BlockId, DocumentId, GrantId, OrgId, Principal, PromptId, Role, TagId, ThreadId, Timestamp, UserId,
+};
 use serde_json::Value;
 
 use super::keys::Space;
@@ -245,5 +248,91 @@ async fn every_change_keeps_the_fields_that_a_newer_build_wrote() {
     for kind in ["account", "document", "ledger", "prompt", "row", "text", "thr"] {
         assert!(changed.contains(kind), "the scenario changes no {kind}: {changed:?}");
     }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn unreadable_rows_of_indexes_are_skipped_and_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let (stores, org, now) =
+        (store.stores(), OrgId::derive(&["an organization"]), Timestamp::constant(1_790_000_000, 0));
+    let (thread, document) = (ThreadId::derive(&["t"]), DocumentId::derive(&["d"]));
+    let principal = Principal::new(org.clone(), UserId::derive(&["u"]), Role::Member);
+    stores.threads.create(NewThread::new(thread.clone(), &principal, "document", Vec::new(), now)).await.unwrap();
+    assert!(stores.threads.expire_unused(&org, &thread, Fence { epoch: 0, version: 0 }, now).await.unwrap());
+    let new = NewDocument::file("a.txt", "text/plain", b"text", BlobId::derive(&["b"]));
+    for (op, expected, change) in [
+        ("create", Expected::Absent, DocumentChange::Create(new)),
+        ("delete", Expected::Version(1), DocumentChange::Delete),
+    ] {
+        let write = Write::by_platform(org.clone(), op.parse().unwrap(), now, expected, change);
+        stores.of::<Document>().decide(&document, write).await.unwrap();
+    }
+    // Each damaged row precedes the others of its index.
+    let indexes = [
+        "job_expiry/",
+        "missing_program/",
+        "op_data/",
+        "open_job/",
+        "open_turn/",
+        "pending_text/",
+        "request/",
+        "thread_expiry/",
+    ];
+    let deletion = keys::deleted("document", Timestamp::UNIX_EPOCH, &org, "damaged");
+    let damaged: Vec<Vec<u8>> = indexes.iter().map(|index| index.as_bytes().to_vec()).chain([deletion]).collect();
+    let count = damaged.len();
+    let write = move |transaction: &mut transaction::Transaction<'_>| {
+        damaged.into_iter().try_for_each(|key| transaction.put_bytes(Space::System, key, b"damaged".to_vec()))
+    };
+    store.engine.write(write).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(stores.threads.expired(now, 1).await.unwrap(), [(org.clone(), thread.clone())]);
+        let times = Timestamp::MIN..=Timestamp::MAX;
+        let deletions = stores.of::<Document>().indexed_deletions(&times, None, 1).await.unwrap();
+        assert_eq!(deletions.len(), 1);
+        assert!(stores.jobs.expired(now, 1).await.unwrap().is_empty());
+        assert!(stores.jobs.open(None, 1).await.unwrap().is_empty());
+        assert!(stores.open_turns.scan(None, 1).await.unwrap().is_empty());
+        assert!(stores.ops.indexed_data(now, 1).await.unwrap().is_empty());
+        for wait in [TextWait::Worker, TextWait::Program] {
+            stores.texts.waiting_texts(wait, None, 1).await.unwrap();
+        }
+        stores.ops.forget_requests(now, 1).await.unwrap();
+    }
+    assert_eq!(stores.unreadable.count(), count);
+    drop(stores);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_unreadable_thread_keeps_no_other_thread_of_a_deleted_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let (stores, org, now) =
+        (store.stores(), OrgId::derive(&["an organization"]), Timestamp::constant(1_790_000_000, 0));
+    let document = DocumentId::derive(&["d"]);
+    let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"text", BlobId::derive(&["b"])));
+    let write = Write::by_platform(org.clone(), "create".parse().unwrap(), now, Expected::Absent, create);
+    stores.of::<Document>().decide(&document, write).await.unwrap();
+    let mut threads = ["a", "b", "c"].map(|name| ThreadId::derive(&[name]));
+    threads.sort();
+    let principal = Principal::new(org.clone(), UserId::derive(&["u"]), Role::Member);
+    for thread in &threads {
+        let new = NewThread::new(thread.clone(), &principal, "document", vec![document.clone()], now);
+        stores.threads.create(new).await.unwrap();
+    }
+    let [damaged, others @ ..] = &threads;
+    let key = keys::thread(&org, damaged);
+    let write = move |transaction: &mut transaction::Transaction<'_>| {
+        transaction.put_bytes(Space::Threads, key, b"damaged".to_vec())
+    };
+    store.engine.write(write).await.unwrap();
+    let error = stores.threads.expire_referrers(&org, document.as_str(), now).await.unwrap_err();
+    assert_eq!(error.reason, Reason::StoredFormat);
+    let expired = stores.threads.expired(now, 10).await.unwrap();
+    assert_eq!(expired.into_iter().map(|(_, thread)| thread).collect::<Vec<_>>(), others);
+    drop(stores);
     store.close().await;
 }

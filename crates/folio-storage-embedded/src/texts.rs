@@ -75,13 +75,9 @@ impl TextStore for Texts {
         if let Some(PendingText { org, id, .. }) = after {
             range = range.from(keys::after(&keys::pending_text(waits_for, org, id)));
         }
-        self.0
-            .scan(move |view| {
-                let index_rows: Vec<PendingTextRow> = view.values(range, limit)?;
-                let pending = |PendingTextRow { org, id, attempts }| PendingText { org, id, attempts };
-                Ok(index_rows.into_iter().map(pending).collect())
-            })
-            .await
+        let index_rows: Vec<PendingTextRow> = self.0.scan_index(range, limit).await?;
+        let pending = |PendingTextRow { org, id, attempts }| PendingText { org, id, attempts };
+        Ok(index_rows.into_iter().map(pending).collect())
     }
 }
 

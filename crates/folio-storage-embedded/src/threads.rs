@@ -9,7 +9,7 @@ use folio_history::thread_write::ThreadWrite;
 use folio_resources::ListEntry;
 use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{Error, OrgId, RequestId, Result, ThreadId, Timestamp};
+use folio_types::{Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
 
 use super::append;
 use super::engine::Engine;
@@ -18,7 +18,7 @@ use super::listing::{self, Listing};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{Empty, ThreadExpiryRow, decode};
-use folio_storage::{EncodedThreadWrite, ThreadStore};
+use folio_storage::{EncodedThreadWrite, ThreadStore, UnreadableRecords};
 
 /// Maximum number of threads of a document whose expiry one transaction sets.
 const EXPIRED_AT_ONCE: usize = 20;
@@ -111,18 +111,21 @@ impl ThreadStore for Threads {
     }
 
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
-        self.0.scan(move |view| expired(view, now, limit)).await
+        let unreadable = self.0.unreadable().clone();
+        self.0.scan(move |view| expired(view, now, limit, &unreadable)).await
     }
 
     async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
         let prefix = keys::threads_of(org, id);
         let (mut range, start) = (Range::prefix(Space::Records, prefix.clone()), prefix.len());
+        let mut unreadable = None;
         loop {
             let page = range.clone();
             let keys = self.0.scan(move |view| view.keys(page, EXPIRED_AT_ONCE)).await?;
-            let Some(last) = keys.last().cloned() else { return Ok(()) };
+            let Some(last) = keys.last().cloned() else { return unreadable.map_or(Ok(()), Err) };
             let org = org.clone();
-            self.0.write(move |transaction| expire_all(transaction, &org, &keys, start, at)).await?;
+            let failed = self.0.write(move |transaction| expire_all(transaction, &org, &keys, start, at)).await?;
+            unreadable = unreadable.or(failed);
             range = range.after(last);
         }
     }
@@ -166,11 +169,16 @@ fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageReque
     })
 }
 
-fn expired(reads: &impl Reads, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
+fn expired(
+    reads: &impl Reads,
+    now: Timestamp,
+    limit: usize,
+    unreadable: &UnreadableRecords,
+) -> Result<Vec<(OrgId, ThreadId)>> {
     let range = Range::prefix(Space::System, keys::expiries()).before(keys::after(&keys::expiries_at(now)));
-    reads.select(range, limit, |_, bytes| {
-        let row: ThreadExpiryRow = decode(bytes)?;
-        Ok((row.at <= now).then_some((row.org, row.thread)))
+    reads.select(range, limit, |key, bytes| {
+        let row: Option<ThreadExpiryRow> = unreadable.skip(String::from_utf8_lossy(key), decode(bytes))?;
+        Ok(row.filter(|row| row.at <= now).map(|row| (row.org, row.thread)))
     })
 }
 
@@ -203,20 +211,28 @@ fn remove_unused(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId) 
 }
 
 /// Sets the expiry of the threads whose ids begin at `start` in these keys.
+/// Returns the error of the first unreadable thread; the others expire.
 fn expire_all(
     transaction: &mut Transaction<'_>,
     org: &OrgId,
     keys: &[Vec<u8>],
     start: usize,
     at: Timestamp,
-) -> Result<()> {
+) -> Result<Option<Error>> {
+    let mut unreadable = None;
     for key in keys {
         let id = key.get(start..).unwrap_or_default();
         let id: ThreadId = String::from_utf8_lossy(id).parse()?;
-        let Some(before) = live(transaction, org, &id)? else { continue };
-        expire(transaction, before, at)?;
+        match live(transaction, org, &id) {
+            Ok(Some(before)) => {
+                expire(transaction, before, at)?;
+            }
+            Ok(None) => {}
+            Err(error) if error.reason == Reason::StoredFormat => unreadable = unreadable.or(Some(error)),
+            Err(error) => return Err(error),
+        }
     }
-    Ok(())
+    Ok(unreadable)
 }
 
 /// Sets the expiry of a thread unless the thread expires earlier; returns whether it was set.

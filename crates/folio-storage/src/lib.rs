@@ -16,9 +16,11 @@ mod encoded_write;
 mod golden;
 pub mod page_token;
 pub mod spans;
+mod sweep;
 mod traits;
 pub mod value;
 
 pub use content_size::counted_journal_bytes;
 pub use encoded_write::EncodedThreadWrite;
+pub use sweep::{ListSweep, UnreadableRecords};
 pub use traits::*;

@@ -8,6 +8,7 @@ use folio_resources::{Kind, ListQuery, NewName, ResourceWrite};
 use folio_storage::value::DeletionRow;
 use folio_storage::{
     AccessStore, AccountStore, ConditionalRow, ResourceExecutor, ResourceUsage, RowStore, StoredResource,
+    UnreadableRecords,
 };
 use folio_types::op::WriteOutcome;
 use folio_types::page::{Page, PageRequest};
@@ -27,7 +28,7 @@ impl EmptyStore {
     pub(crate) fn authenticator(self, options: &Options) -> Authenticator {
         let resources: Arc<dyn ResourceExecutor> = Arc::new(self.clone());
         let rows: Arc<dyn RowStore> = Arc::new(self);
-        let stores = (AccessStore::new(Arc::clone(&rows)), AccountStore::new(rows));
+        let stores = (AccessStore::new(Arc::clone(&rows)), AccountStore::new(rows, UnreadableRecords::default()));
         Authenticator::new(stores, &resources, Arc::new(System), Issuers::default(), options)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use folio_history::thread::{OpenTurnRow, Phase, ThreadHeader};
 use folio_storage::REPUBLISH_INTERVAL;
-use folio_types::{Reason, Result, Timestamp};
+use folio_types::{Result, Timestamp};
 use jiff::SignedDuration;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
@@ -123,16 +123,10 @@ impl Sweeper {
                 let key: Key = (row.org.clone(), row.turn.thread.clone());
                 let (turn, now) = (row.turn.number, self.shared.dependencies.environment.now());
                 let (recorded, forgotten) = self.shared.waiting.get(&key, turn, now);
-                match self.check_row(&row, &key, recorded).await {
-                    Ok(until) => {
-                        self.shared.waiting.record(&key, turn, until, forgotten);
-                        found.insert(key);
-                    }
-                    Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
-                    // An unreadable thread does not stop the sweep of the others.
-                    Err(error) => {
-                        tracing::error!(turn = %row.turn, %error, "cannot check an open turn; the next sweep retries");
-                    }
+                let checked = self.check_row(&row, &key, recorded).await;
+                if let Some(until) = self.skip_unreadable(&key, checked)? {
+                    self.shared.waiting.record(&key, turn, until, forgotten);
+                    found.insert(key);
                 }
                 after = Some(row);
             }
@@ -211,31 +205,42 @@ impl Sweeper {
     async fn sweep_threads(&self) -> Result<()> {
         let now = self.shared.dependencies.environment.now();
         let threads = &self.shared.dependencies.stores.threads;
-        let expired: HashSet<Key> = threads.expired(now, DELETIONS_MAX).await?.into_iter().collect();
+        // Unreadable threads stay at the start of the index.
+        let limit = DELETIONS_MAX.saturating_add(self.shared.dependencies.stores.unreadable.count());
+        let expired: HashSet<Key> = threads.expired(now, limit).await?.into_iter().collect();
         // The recorded pauses of expired threads are invalid.
         self.shared.waiting.retain(|thread| !expired.contains(thread));
         for key in expired {
-            let actor = match self.shared.table.find(&key) {
-                None => {
-                    let header = threads.header(&key.0, &key.1).await?;
-                    if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await {
-                        continue;
-                    }
-                    let has_work = |header: &ThreadHeader| header.open_turn.is_some() || self.may_have_tasks(header);
-                    if header.as_ref().is_some_and(has_work) {
-                        self.start(key).await
-                    } else {
-                        self.shared.delete_thread(&key.0, &key.1, None).await?;
-                        None
-                    }
-                }
-                live => live,
-            };
-            if let Some(actor) = actor {
-                let _ = actor.send_message(Msg::DeleteThread);
-            }
+            let deleted = self.delete_expired(&key).await;
+            self.skip_unreadable(&key, deleted)?;
         }
         Ok(())
+    }
+
+    async fn delete_expired(&self, key: &Key) -> Result<()> {
+        let actor = match self.shared.table.find(key) {
+            None => {
+                let header = self.shared.dependencies.stores.threads.header(&key.0, &key.1).await?;
+                if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await {
+                    return Ok(());
+                }
+                let has_work = |header: &ThreadHeader| header.open_turn.is_some() || self.may_have_tasks(header);
+                if !header.as_ref().is_some_and(has_work) {
+                    return self.shared.delete_thread(&key.0, &key.1, None).await;
+                }
+                self.start(key.clone()).await
+            }
+            live => live,
+        };
+        if let Some(actor) = actor {
+            let _ = actor.send_message(Msg::DeleteThread);
+        }
+        Ok(())
+    }
+
+    /// Returns the result of a step for one thread. None: the thread is unreadable.
+    fn skip_unreadable<T>(&self, (org, thread): &Key, step: Result<T>) -> Result<Option<T>> {
+        self.shared.dependencies.stores.unreadable.skip(format_args!("thread {thread} of {org}"), step)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Loading, eviction, draining and expiry of conversations, and their bounds.
 
-use super::flaky::Loss;
+use super::flaky::{Loss, Unreadable};
 use super::*;
 use folio_history::peer::EventStream;
+use folio_metering::AbandonedCalls;
 
 use crate::ActorPhase;
 
@@ -276,4 +277,29 @@ async fn expired_threads_without_an_open_turn_are_removed_loaded_or_not() {
         sandbox.wait_for_removal(&events[0].turn.thread).await;
         sandbox.finish().await;
     }
+}
+
+#[tokio::test]
+async fn an_unreadable_expired_thread_does_not_stop_the_removal_of_the_others() {
+    let unreadable = Arc::new(Unreadable::default());
+    let wrap = |stores: &mut Stores| stores.threads = Layered::over(unreadable.clone(), &stores.threads);
+    let sandbox = Sandbox::start_as(short_intervals(30), None, Some(Box::new(wrap)), AbandonedCalls::Abort).await;
+    let mut threads = Vec::new();
+    for text in ["first", "second", "third"] {
+        sandbox.models.then([say("Done.")]);
+        threads.push(sandbox.run(sandbox.chat(text)).await[0].turn.thread.clone());
+    }
+    sandbox.has_live(0).await;
+    *unreadable.0.lock().unwrap() = Some(threads[0].clone());
+    expire(&sandbox).await;
+    for thread in &threads[1..] {
+        sandbox.wait_for_removal(thread).await;
+    }
+    wait_for("the unreadable thread is counted", SOON, || async {
+        (sandbox.stores.unreadable.count() == 1).then_some(())
+    })
+    .await;
+    *unreadable.0.lock().unwrap() = None;
+    sandbox.wait_for_removal(&threads[0]).await;
+    sandbox.finish().await;
 }

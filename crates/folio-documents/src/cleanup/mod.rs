@@ -21,11 +21,10 @@ use std::time::Duration;
 
 use folio_resources::{Document, Kind, Prompt, Schema, Stack, StackRow, StackRowChange, StackRowFilter};
 use folio_storage::value::DeletionRow;
-use folio_storage::{SharedTurnStore, Stores};
+use folio_storage::{ListSweep, SharedTurnStore, Stores};
 use folio_types::op::{Expected, Write};
-use folio_types::page::{Order, PageRequest};
 use folio_types::settings::{InvalidSettings, Problems};
-use folio_types::{DocumentId, Environment, OrgId, Result, Timestamp, limits};
+use folio_types::{DocumentId, Environment, Error, OrgId, Result, Timestamp, limits};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -251,28 +250,31 @@ impl Removal {
     async fn document(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {
         self.stores.blobs.delete_document(org, id).await?;
         self.stores.remove_ingested(org, id).await?;
-        self.stack_rows(org, id, deleted).await?;
         self.stores.row_fills().remove_document(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
-        self.stores.threads.expire_referrers(org, id.as_str(), expires).await
+        self.stores.threads.expire_referrers(org, id.as_str(), expires).await?;
+        self.stack_rows(org, id, deleted).await
     }
 
-    /// Deletes the rows of a deleted document in the tables of stacks. The next call continues after an interruption.
+    /// Deletes the rows of a deleted document in the tables of stacks. The next call continues after an interruption. Fails at the end
+    /// if a row is unreadable, so that a later sweep deletes it.
     async fn stack_rows(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {
         let rows = self.stores.of::<StackRow>();
         let filter = StackRowFilter { document: Some(id.clone()), ..StackRowFilter::default() };
-        let mut request = PageRequest { size: ROWS_PER_READ, order: Order::Oldest, ..PageRequest::default() };
-        loop {
-            let page = rows.list(org, &filter, &request).await?;
-            for row in page.items {
+        let mut list =
+            ListSweep::new(&self.stores.unreadable, format_args!("table rows of {id} of {org}"), ROWS_PER_READ);
+        while let Some(request) = list.request() {
+            for row in list.items(rows.list(org, &filter, &request).await)? {
                 let key = format!("folio-clean-up-{}-{}", row.id, row.version).parse()?;
                 let expected = Expected::Version(row.version);
                 let write = Write::by_platform(org.clone(), key, deleted, expected, StackRowChange::Delete);
                 // A row that changes meanwhile is deleted by the final clean-up.
                 rows.decide(&row.id, write).await?;
             }
-            let Some(next) = page.next else { return Ok(()) };
-            request.token = Some(next);
+        }
+        match list.skipped() {
+            0 => Ok(()),
+            skipped => Err(Error::stored_format(format!("{skipped} table rows of the document are unreadable"))),
         }
     }
 }

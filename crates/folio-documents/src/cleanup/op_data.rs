@@ -8,7 +8,7 @@ use folio_history::thread::ThreadHeader;
 use folio_storage::Stores;
 use folio_storage::value::OpDataIndexRow;
 use folio_types::op::OpKey;
-use folio_types::{Reason, Result, Timestamp, limits};
+use folio_types::{Result, Timestamp, limits};
 
 /// Maximum number of rows of the index that are read, and removed, at once.
 const ROWS_AT_ONCE: usize = 100;
@@ -20,17 +20,17 @@ pub(super) async fn sweep(stores: &Stores, now: Timestamp) -> Result<()> {
         let (read, mut ended) = (due.len(), Vec::new());
         for row in due {
             let header = match &row.op {
-                OpKey::Call(call) => stores.threads.header(&row.org, &call.turn.thread).await,
-                OpKey::Request { .. } => Ok(None),
+                OpKey::Call(call) => {
+                    let (org, thread) = (&row.org, &call.turn.thread);
+                    let header = stores.threads.header(org, thread).await;
+                    stores.unreadable.skip(format_args!("thread {thread} of {org}"), header)?
+                }
+                OpKey::Request { .. } => Some(None),
             };
             let later = match header {
-                Ok(header) => deferred(&row, header.as_ref(), now),
-                Err(error) if error.reason == Reason::StoreUnavailable => return Err(error),
-                // An unreadable thread stops neither the removal of other data nor the later parts of the sweep.
-                Err(error) => {
-                    tracing::error!(org = %row.org, id = row.id, %error, "the data of a call is kept, because its thread is unreadable");
-                    Some(OpDataIndexRow { at: now, ..row.clone() })
-                }
+                Some(header) => deferred(&row, header.as_ref(), now),
+                // The data of a call of an unreadable thread is kept.
+                None => Some(OpDataIndexRow { at: now, ..row.clone() }),
             };
             match later {
                 Some(later) => stores.ops.defer_data(row, later).await?,
@@ -128,6 +128,7 @@ mod tests {
         let stores = Stores { ops, threads, ..stores };
         sweep(&stores, now).await.unwrap();
         assert_eq!(*index.rows(), [OpDataIndexRow { at: now, ..unreadable }]);
+        assert_eq!(stores.unreadable.count(), 1);
         drop(stores);
         store.close().await;
     }

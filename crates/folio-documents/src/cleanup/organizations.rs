@@ -72,13 +72,21 @@ impl Organizations {
             let page = store.indexed_deletions(&times, after.as_ref(), PAGE_ROWS).await?;
             let is_last = page.len() < PAGE_ROWS;
             for row in page {
-                let org: OrgId = row.id.parse()?;
-                let is_final = row.at.checked_add(limits::DAY).is_ok_and(|end| now >= end);
-                let is_due = self.erased.get(&org).is_none_or(|erased| is_final && !erased.is_final);
-                if is_due && due.len() < ORGANIZATIONS_PER_SCAN && store.confirm_deletion(&row).await? {
-                    due.insert(org.clone(), is_final);
+                let org =
+                    self.stores.unreadable.skip(format_args!("deletion of {}", row.id), row.id.parse::<OrgId>())?;
+                if let Some(org) = org {
+                    let is_final = row.at.checked_add(limits::DAY).is_ok_and(|end| now >= end);
+                    let is_due = self.erased.get(&org).is_none_or(|erased| is_final && !erased.is_final);
+                    if is_due && due.len() < ORGANIZATIONS_PER_SCAN {
+                        let confirmed = store.confirm_deletion(&row).await;
+                        // An unreadable organization does not delay the erasure of the others.
+                        let confirmed = self.stores.unreadable.skip(format_args!("organization {org}"), confirmed)?;
+                        if confirmed == Some(true) {
+                            due.insert(org.clone(), is_final);
+                        }
+                    }
+                    listed.insert(org);
                 }
-                listed.insert(org);
                 after = Some(row);
             }
             if is_last {

@@ -2,7 +2,7 @@
 
 use folio_resources::Document;
 use folio_storage::{StoredBlob, Stores};
-use folio_types::{Result, Timestamp, limits};
+use folio_types::{BlobKey, Result, Timestamp, limits};
 use futures::StreamExt as _;
 
 use super::Schedule;
@@ -31,8 +31,12 @@ impl Orphans {
         let mut blobs = self.stores.blobs.scan();
         while let Some(blob) = blobs.next().await {
             let blob = blob?;
-            if blob.modified_at < before && self.remove(&blob, now).await? {
-                removed += 1;
+            if blob.modified_at < before {
+                let result = self.remove(&blob, now).await;
+                // An unreadable document keeps its bytes, and does not end the search.
+                let StoredBlob { key: BlobKey { org, document, .. }, .. } = &blob;
+                let is_removed = self.stores.unreadable.skip(format_args!("document {document} of {org}"), result)?;
+                removed += u64::from(is_removed == Some(true));
             }
         }
         Ok(removed)

@@ -6,8 +6,7 @@
 
 use folio_history::thread::{Fence, ThreadFilter, ThreadHeader};
 use folio_resources::{Organization, OrganizationFilter};
-use folio_storage::Stores;
-use folio_types::page::{Order, PageRequest};
+use folio_storage::{ListSweep, Stores};
 use folio_types::{OrgId, Result, Timestamp};
 use jiff::SignedDuration;
 
@@ -38,21 +37,20 @@ impl Retention {
     /// Returns the number of marked threads.
     async fn sweep(&self, now: Timestamp) -> Result<u64> {
         let (mut marked, organizations) = (0, self.stores.of::<Organization>());
-        let mut page = PageRequest { size: ORGANIZATIONS, order: Order::Oldest, ..PageRequest::default() };
-        loop {
-            let found = organizations.list(&OrgId::platform(), &OrganizationFilter::default(), &page).await?;
-            for organization in &found.items {
-                // Unreadable rows of one organization do not affect the others.
-                match self.mark_threads(organization, now).await {
+        let (platform, filter) = (OrgId::platform(), OrganizationFilter::default());
+        let mut list = ListSweep::new(&self.stores.unreadable, "organizations", ORGANIZATIONS);
+        while let Some(request) = list.request() {
+            for organization in list.items(organizations.list(&platform, &filter, &request).await)? {
+                // A failure of one organization does not affect the others.
+                match self.mark_threads(&organization, now).await {
                     Ok(threads) => marked += threads,
                     Err(error) => {
                         tracing::warn!(org = %organization.id, %error, "cannot check the threads of an organization; the next search retries")
                     }
                 }
             }
-            let Some(next) = found.next else { return Ok(marked) };
-            page.token = Some(next);
         }
+        Ok(marked)
     }
 
     /// Marks the expired threads of an organization in the order of creation. The search ends at the first thread that
@@ -60,11 +58,10 @@ impl Retention {
     async fn mark_threads(&self, organization: &Organization, now: Timestamp) -> Result<u64> {
         let Some(before) = retention_start(organization, now) else { return Ok(0) };
         let (threads, org) = (&self.stores.threads, &organization.id);
-        let mut page = PageRequest { size: THREADS, order: Order::Oldest, ..PageRequest::default() };
-        let mut marked = 0;
-        loop {
-            let found = threads.list(org, &ThreadFilter::default(), &page).await?;
-            for thread in found.items {
+        let mut list = ListSweep::new(&self.stores.unreadable, format_args!("threads of {org}"), THREADS);
+        let (filter, mut marked) = (ThreadFilter::default(), 0);
+        while let Some(request) = list.request() {
+            for thread in list.items(threads.list(org, &filter, &request).await)? {
                 if thread.created_at >= before {
                     return Ok(marked);
                 }
@@ -73,9 +70,8 @@ impl Retention {
                     marked += u64::from(threads.expire_unused(org, &thread.id, fence, now).await?);
                 }
             }
-            let Some(next) = found.next else { return Ok(marked) };
-            page.token = Some(next);
         }
+        Ok(marked)
     }
 }
 

@@ -4,21 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use folio_history::thread::{Append, Fence, NewThread};
+use folio_history::thread::{Append, Fence, NewThread, ThreadFilter, ThreadHeader};
 use folio_resources::{
     DocumentChange, Extraction, ExtractionChange, ExtractionReport, Kind, NewExtraction, NewPrompt, Organization,
     OrganizationChange, Prompt, PromptChange, Resource as _, TagRunsPatch,
 };
 use folio_storage::value::DeletionRow;
 use folio_storage::{
-    BlobReader, BlobStore, BlobWriter, ChunkSet, ResourceExecutor, StoredBlob, StoredSummary, Stores, SummaryScope,
+    BlobReader, BlobStore, BlobWriter, ChunkSet, ResourceExecutor, StoredBlob, StoredResource, StoredSummary, Stores,
+    SummaryScope, ThreadStore,
 };
-use folio_storage_conformance::layer::{Layered, ResourceLayer};
+use folio_storage_conformance::layer::{Layered, ResourceLayer, ThreadLayer};
 use folio_types::message::MessageImage;
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
+use folio_types::page::{Page, PageRequest};
 use folio_types::{
-    BlobId, BlobKey, ExtractionId, IngestionId, MessageImageId, Principal, PromptId, PromptRevId, Result, ThreadId,
-    Timestamp, UnknownFields, limits,
+    BlobId, BlobKey, Error, ExtractionId, IngestionId, MessageImageId, Principal, PromptId, PromptRevId, Result, Role,
+    ThreadId, Timestamp, UnknownFields, limits,
 };
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -425,4 +427,121 @@ async fn idle_threads_expire_by_the_retention_of_their_organization() {
     cleaner.stop(SOON).await;
     assert!(ends <= fixture.environment.now());
     assert_eq!((end(&fixture, &used).await, end(&fixture, &young).await), (None, None));
+}
+
+/// Makes a document, an organization and a thread unreadable.
+struct Unreadable {
+    document: DocumentId,
+    org: OrgId,
+    thread: ThreadId,
+}
+
+fn damaged<T>() -> Result<T> {
+    Err(Error::stored_format("the record is malformed"))
+}
+
+#[async_trait]
+impl ResourceLayer for Unreadable {
+    async fn get(
+        &self,
+        below: &dyn ResourceExecutor,
+        org: &OrgId,
+        kind: &'static Kind,
+        ids: &[String],
+    ) -> Result<Vec<Option<StoredResource>>> {
+        if ids.contains(&self.document.to_string()) { damaged() } else { below.get(org, kind, ids).await }
+    }
+
+    async fn confirm_deletion(
+        &self,
+        below: &dyn ResourceExecutor,
+        kind: &'static Kind,
+        row: &DeletionRow,
+    ) -> Result<bool> {
+        if row.id == self.org.as_str() { damaged() } else { below.confirm_deletion(kind, row).await }
+    }
+}
+
+#[async_trait]
+impl ThreadLayer for Unreadable {
+    async fn list(
+        &self,
+        below: &dyn ThreadStore,
+        org: &OrgId,
+        filter: &ThreadFilter,
+        page: &PageRequest,
+    ) -> Result<Page<ThreadHeader>> {
+        let found = below.list(org, filter, page).await?;
+        if found.items.iter().any(|thread| thread.id == self.thread) { damaged() } else { Ok(found) }
+    }
+}
+
+#[tokio::test]
+async fn unreadable_records_end_no_search_and_are_counted_once() {
+    let fixture = Fixture::new();
+    let (uploader, org) = (fixture.uploader(None), fixture.principal.org.clone());
+    change_organization(&fixture, "create", Expected::Absent, OrganizationChange::Create { name: "keeps".into() })
+        .await;
+    let keep = OrganizationChange::Update {
+        name: None,
+        thread_retention_days: Some(Some(7)),
+        tag_runs: TagRunsPatch::default(),
+        auto_create: None,
+        ingestion: None,
+    };
+    change_organization(&fixture, "keep", Expected::Version(1), keep).await;
+    let [damaged, unused] = [thread(&fixture, vec![]).await, thread(&fixture, vec![]).await];
+    let uploaded = fixture.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document;
+    let orphan = BlobKey { document: DocumentId::derive(&["orphan"]), ..uploaded.blob_key() };
+    fixture.store_blob(&orphan, b"left").await;
+    let old = fixture.environment.now() - limits::DAY - Duration::from_secs(60);
+    for key in [&uploaded.blob_key(), &orphan] {
+        set_modified(&fixture, key, old);
+    }
+    // The deletion of the unreadable organization is the first row of the index.
+    let [first, second] = ["first", "second"].map(|name| OrgId::derive(&[name]));
+    for deleted in [&first, &second] {
+        let organizations = fixture.stores().of::<Organization>();
+        let create = OrganizationChange::Create { name: deleted.to_string() };
+        for (op, expected, change) in
+            [("c", Expected::Absent, create), ("d", Expected::Version(1), OrganizationChange::Delete)]
+        {
+            let (key, at) = (format!("{op}-{deleted}").parse().unwrap(), fixture.environment.now());
+            let write = Write::by_platform(OrgId::platform(), key, at, expected, change);
+            organizations.decide(deleted, write).await.unwrap();
+        }
+        let at = fixture.environment.now();
+        let principal = Principal::new(deleted.clone(), fixture.principal.user.clone(), Role::Member);
+        let new = NewThread::new(ThreadId::derive(&[deleted.as_str()]), &principal, "document", Vec::new(), at);
+        fixture.stores().threads.create(new).await.unwrap();
+        fixture.environment.advance(Duration::from_secs(1));
+    }
+    fixture.environment.advance(8 * limits::DAY);
+    let stores = fixture.stores();
+    let layer = Arc::new(Unreadable { document: uploaded.id.clone(), org: first.clone(), thread: damaged.clone() });
+    let layered = Stores {
+        resources: Layered::over(Arc::clone(&layer), &stores.resources),
+        threads: Layered::over(layer, &stores.threads),
+        ..stores.clone()
+    };
+    let (cleaner, handle) = fixture.cleaner_of(layered);
+    let thread_of = |org: &OrgId| (org.clone(), ThreadId::derive(&[org.as_str()]));
+    let erased = async || {
+        let (org, thread) = thread_of(&second);
+        stores.threads.header(&org, &thread).await.unwrap().is_none().then_some(())
+    };
+    wait_for("the readable organization is erased", SOON, erased).await;
+    wait_for("the readable thread is marked", SOON, async || end(&fixture, &unused).await).await;
+    wait_for("the orphaned bytes are removed", SOON, async || fixture.bytes(&orphan).await.is_none().then_some(()))
+        .await;
+    wait_for("all are counted", SOON, async || (stores.unreadable.count() == 3).then_some(())).await;
+    fixture.environment.advance(Duration::from_secs(3_700));
+    handle.sweep_soon();
+    cleaner.stop(SOON).await;
+    assert_eq!(stores.unreadable.count(), 3);
+    assert_eq!(end(&fixture, &damaged).await, None);
+    assert_eq!(fixture.bytes(&uploaded.blob_key()).await.unwrap(), b"text");
+    let (of_first, thread) = thread_of(&first);
+    assert!(stores.threads.header(&of_first, &thread).await.unwrap().is_some());
+    assert!(stores.of::<Organization>().get(&OrgId::platform(), &org).await.unwrap().is_some());
 }

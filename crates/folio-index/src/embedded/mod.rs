@@ -72,12 +72,17 @@ enum Kind {
     Write,
 }
 
+/// Returns `OVERLOADED` while a disk has too little free space for new content.
+pub type SpaceCheck = Arc<dyn Fn() -> Result<()> + Send + Sync>;
+
 /// The index of passages in a folder of this process.
 pub struct EmbeddedIndex {
     shared: Arc<Shared>,
     searches: Permits<OrgId>,
     writes: Permits<OrgId>,
     maintenance: JoinHandle<()>,
+    /// Checks that the disk has space for further passages.
+    space_check: SpaceCheck,
 }
 
 fn unavailable(path: &Path, error: impl std::fmt::Display) -> Error {
@@ -112,7 +117,15 @@ impl EmbeddedIndex {
         let maintenance = tokio::spawn(maintain(Arc::downgrade(&shared), period));
         let searches = Permits::leaving_one(options.searches_max, options.waiting_max);
         let writes = Permits::leaving_one(options.writes_max, options.waiting_max);
-        Ok(Self { shared, searches, writes, maintenance })
+        Ok(Self { shared, searches, writes, maintenance, space_check: Arc::new(|| Ok(())) })
+    }
+
+    /// Checks the space of the disk before each write that adds passages, and before a rebuild, which writes them again. Deletions are
+    /// not checked. Default: every write is accepted.
+    #[must_use]
+    pub fn with_space_check(mut self, check: SpaceCheck) -> Self {
+        self.space_check = check;
+        self
     }
 
     /// Returns true if a folder contains an index that no process uses, and that no process opened within this age: a process that
@@ -285,6 +298,7 @@ impl PassageIndex for EmbeddedIndex {
     }
 
     async fn begin_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<()> {
+        (self.space_check)()?;
         let begun = self.write(org, move |shared, tenant| tenant.begin_rebuild(&shared.vectors, rebuild)).await?;
         begun.map_err(|_| unavailable(&self.shared.root, "an index cannot be created"))
     }
@@ -296,6 +310,9 @@ impl PassageIndex for EmbeddedIndex {
 
     async fn upsert(&self, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<Written> {
         validate_upsert(&documents)?;
+        if documents.iter().any(|document| !document.passages.is_empty()) {
+            (self.space_check)()?;
+        }
         Ok(written(self.write(org, move |shared, tenant| tenant.upsert(&shared.vectors, &documents)).await?))
     }
 

@@ -319,3 +319,31 @@ async fn quantized_searches_find_most_of_the_nearest_passages() {
         .sum();
     assert!(common >= 85, "{common} of 100");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_free_space_passages_are_refused_and_deleted() {
+    let (root, org) = (tempfile::tempdir().unwrap(), org("a"));
+    let is_full = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let checked = Arc::clone(&is_full);
+    let check: SpaceCheck = Arc::new(move || match checked.load(Ordering::SeqCst) {
+        true => Err(Error::exhausted(Reason::Overloaded, "the disk has too little free space")),
+        false => Ok(()),
+    });
+    let index = open(root.path(), options()).await.with_space_check(check);
+    let text = |name: &str| document(name, vec![passage(0, "alpha", &[1.0])]);
+    fill(&index, &org, vec![text("a"), text("b")]).await;
+    is_full.store(true, Ordering::SeqCst);
+    let refused = |error: Error| assert_eq!(error.reason, Reason::Overloaded, "{error}");
+    refused(index.upsert(&org, vec![text("c")]).await.unwrap_err());
+    refused(index.begin_rebuild(&org, 2).await.unwrap_err());
+    assert_eq!(index.state(&org).await.unwrap(), IndexState::Ready);
+    let without_passages = IndexedDocument { generation: 2, ..document("b", Vec::new()) };
+    assert_eq!(index.upsert(&org, vec![without_passages]).await.unwrap(), Written::Applied { stale: 0 });
+    assert_eq!(index.search(&org, &search("alpha", &[1.0])).await.unwrap().hits.len(), 1);
+    assert_eq!(index.delete_documents(&org, &[id("a")]).await.unwrap(), Written::Applied { stale: 0 });
+    assert!(index.search(&org, &search("alpha", &[1.0])).await.unwrap().hits.is_empty());
+    is_full.store(false, Ordering::SeqCst);
+    fill(&index, &org, vec![text("c")]).await;
+    is_full.store(true, Ordering::SeqCst);
+    index.delete_organization(&org).await.unwrap();
+}

@@ -68,3 +68,29 @@ async fn a_repeated_attempt_removes_the_generation_before_the_live_one() {
         assert_eq!(test.generations(&document).await, generations, "after attempt {attempt}");
     }
 }
+
+#[tokio::test]
+async fn an_unreadable_generation_delays_no_comparison_and_stays_in_the_index() {
+    let test = Sandbox::new().await;
+    let [damaged, lost] = [test.create("damaged.md", TEXT).await, test.create("lost.md", TEXT).await];
+    for document in [&damaged, &lost] {
+        test.ingested(document).await;
+    }
+    let (org, rows, index) = (&test.org, &test.stores().rows, &test.knowledge.index);
+    for bucket in test.knowledge.passages().buckets(org).await.unwrap() {
+        let group = format!("{}/{bucket:02x}", <PassageHead as folio_storage::value::Stored>::KIND);
+        let keys = [damaged.to_string()];
+        if rows.get(org, &group, &keys).await.unwrap()[0].is_some() {
+            rows.put(org, &group, &keys[0], b"damaged".to_vec()).await.unwrap();
+        }
+    }
+    index.delete_documents(org, std::slice::from_ref(&lost)).await.unwrap();
+    let maintenance = Maintenance::start(test.knowledge.clone(), Duration::from_millis(50), Arc::new(|_: &OrgId| true));
+    wait_for("the comparison", SOON, || async {
+        (index.documents(org, None, 10).await.unwrap().len() == 2).then_some(())
+    })
+    .await;
+    maintenance.stop(Duration::from_secs(5)).await;
+    assert_eq!(test.found("pump").await.len(), 2);
+    assert_eq!(test.stores().unreadable.count(), 2, "in the list of its bucket, and by its document");
+}

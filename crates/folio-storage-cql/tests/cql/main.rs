@@ -18,6 +18,7 @@ mod protocol;
 mod references;
 mod suites;
 mod tombstones;
+mod unreadable;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

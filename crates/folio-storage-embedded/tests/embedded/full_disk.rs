@@ -9,15 +9,16 @@ use bytes::Bytes;
 use folio_credit::LedgerRow;
 use folio_history::journal::{Accepted, End, Ended, Entry};
 use folio_history::thread::{Append, Appended, Fence, NewThread};
-use folio_resources::{Document, DocumentChange, NewDocument, TextState};
+use folio_resources::{Document, DocumentChange, ImageAnnotation, ImageDescription, NewDocument, TextState};
 use folio_storage::value::{PassageHead, StoredPassage};
-use folio_storage::{IngestUpdate, NewPage, PassagesWritten, Stores};
+use folio_storage::{ChunkSet, IngestUpdate, NewPage, PassagesWritten, StoredSummary, Stores, SummaryScope, VectorKey};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::wait_for;
 use folio_types::message::FinishReason;
 use folio_types::op::{Expected, OpState, Write, WriteOutcome};
 use folio_types::{
-    BlobId, BlobKey, BlockId, DocumentId, Error, OrgId, Principal, Reason, Role, ThreadId, Timestamp, UserId,
+    BlobId, BlobKey, BlockId, Digest, DocumentId, Error, IngestionId, OrgId, Principal, Reason, Role, ThreadId,
+    Timestamp, UnknownFields, UserId,
 };
 
 fn org() -> OrgId {
@@ -86,6 +87,45 @@ async fn write_passage(stores: &Stores, name: &str) -> Result<PassagesWritten, E
     stores.passages().write(&org(), &head, &[passage]).await
 }
 
+/// Writes each kind of content that an ingestion derives from a text; returns its name and the result of the write.
+async fn write_derived(stores: &Stores, name: &str) -> [(&'static str, Result<(), Error>); 4] {
+    let (org, document) = (org(), DocumentId::derive(&[name]));
+    let summary = StoredSummary {
+        section: None,
+        scope: SummaryScope::Document,
+        text: "A text.".to_owned(),
+        sources: vec![0],
+        text_generation: now(),
+        input: None,
+        model: "small".to_owned(),
+        created_at: now(),
+    };
+    let set = ChunkSet {
+        id: "chk_1".to_owned(),
+        run: IngestionId::derive(&["run"]),
+        text_generation: now(),
+        window: 200,
+        overlap: 30,
+        padding: 120,
+        chunks: 1,
+        tokens: 1,
+        digest: Digest::of(b""),
+        is_indexed: false,
+        created_at: now(),
+        unknown: UnknownFields::default(),
+    };
+    let description = ImageDescription { caption: "An image.".to_owned(), steps: Vec::new(), entities: Vec::new() };
+    let (text_generation, model, at) = (now(), "small".to_owned(), now());
+    let annotation = ImageAnnotation { text_generation, page: 1, number: 1, description, model, at };
+    let vector = (VectorKey::new("space", "text"), vec![1.0]);
+    [
+        ("a summary", stores.summaries().put(&org, &document, &summary).await),
+        ("a set of chunks", stores.chunk_sets().put(&org, &document, &set).await),
+        ("a description of an image", stores.image_annotations().put(&org, &document, &annotation).await),
+        ("a cached vector", stores.vector_cache().put(&org, Some(&document), &[vector]).await),
+    ]
+}
+
 async fn append(stores: &Stores, entry: Entry, version: u64) -> Result<Appended, Error> {
     let fence = Fence { epoch: 0, version };
     let append = Append { entries: vec![entry], ..Append::new(u128::from(version), fence, now()) };
@@ -111,6 +151,9 @@ async fn without_free_space_content_is_refused_and_turns_end_credit_settles_and_
     store_blob(&stores, "old").await.unwrap();
     ingest(&stores, "old").await.unwrap();
     assert_eq!(write_passage(&stores, "old").await.unwrap(), PassagesWritten::Live);
+    for (what, written) in write_derived(&stores, "old").await {
+        assert_eq!(written, Ok(()), "{what}");
+    }
     stores.threads.create(thread("old")).await.unwrap();
     append(&stores, accepted(1), 0).await.unwrap();
     let block = BlockId::derive(&["block"]);
@@ -125,6 +168,9 @@ async fn without_free_space_content_is_refused_and_turns_end_credit_settles_and_
     assert_refused(store_blob(&stores, "new").await, "a blob");
     assert_refused(ingest(&stores, "old").await, "a text");
     assert_refused(write_passage(&stores, "new").await, "a passage");
+    for (what, written) in write_derived(&stores, "new").await {
+        assert_refused(written, what);
+    }
     assert_refused(stores.threads.create(thread("new")).await, "a thread");
     assert_refused(append(&stores, accepted(2), 1).await, "a turn");
 
@@ -140,7 +186,14 @@ async fn without_free_space_content_is_refused_and_turns_end_credit_settles_and_
     };
     assert!(matches!(row.state, OpState::Done(_)), "{row:?}");
     stores.blobs.delete(&blob_key("old")).await.unwrap();
-    stores.passages().remove(&org(), &DocumentId::derive(&["old"])).await.unwrap();
+    let old = DocumentId::derive(&["old"]);
+    stores.remove_ingested(&org(), &old).await.unwrap();
+    assert!(stores.passages().head(&org(), &old).await.unwrap().is_none());
+    assert!(stores.summaries().list(&org(), &old).await.unwrap().is_empty());
+    assert!(stores.chunk_sets().list(&org(), &old).await.unwrap().is_empty());
+    assert!(stores.image_annotations().list(&org(), &old, now()).await.unwrap().is_empty());
+    let key = VectorKey::new("space", "text");
+    assert!(stores.vector_cache().get(&org(), &[key]).await.unwrap().is_empty());
     stores.threads.delete(&org(), &thread("old").id, None).await.unwrap();
     stores.health.check().await.unwrap();
     store.close().await;

@@ -55,7 +55,11 @@ impl ChunkSetStore {
     }
 
     /// Stores a record, and replaces the one with the same id.
+    ///
+    /// # Errors
+    /// `OVERLOADED` while the disk of the store has too little free space.
     pub async fn put(&self, org: &OrgId, document: &DocumentId, set: &ChunkSet) -> Result<()> {
+        self.0.check_space().await?;
         self.0.put(org, &group_of(document), &set.id, encode(set)?).await
     }
 

@@ -51,7 +51,11 @@ impl ImageAnnotationStore {
     }
 
     /// Stores the description of an image, and replaces an earlier one. The write may be lost if the machine loses power.
+    ///
+    /// # Errors
+    /// `OVERLOADED` while the disk of the store has too little free space.
     pub async fn put(&self, org: &OrgId, document: &DocumentId, annotation: &ImageAnnotation) -> Result<()> {
+        self.rows.check_space().await?;
         let (row, value) = (row_of(annotation.page, annotation.number), encode(annotation)?);
         self.count(org, document, &row, value.len() as u64, annotation.at).await?;
         self.rows.put(org, &group_of(document), &row, value).await

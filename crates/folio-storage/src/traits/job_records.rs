@@ -46,7 +46,7 @@ pub trait JobRecordStore: Send + Sync {
     async fn delete(&self, org: &OrgId, id: &JobId) -> Result<()>;
 
     /// Returns at most `limit` jobs of all organizations whose `expires_at` has passed: a system index that no request
-    /// reads.
+    /// reads. Unreadable jobs may be among them: the caller skips them, and they stay in the index.
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, JobId)>>;
 
     /// Returns at most `limit` rows of open jobs of all organizations after `after` (None: from the start) in a fixed

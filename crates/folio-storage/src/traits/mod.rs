@@ -72,6 +72,8 @@ pub use threads::ThreadStore;
 pub use usage::{Charged, HourSummer, HourSums, UsageHour, UsageKey, UsageRecord, UsageStore, UsageSum, UsageTotals};
 pub use vectors::{VECTOR_SLOTS, VectorCache, VectorKey};
 
+use crate::UnreadableRecords;
+
 /// All stores of a node, for its services and tools. Cheap to clone.
 #[derive(Clone)]
 pub struct Stores {
@@ -95,6 +97,8 @@ pub struct Stores {
     pub texts: Arc<dyn TextStore>,
     pub threads: Arc<dyn ThreadStore>,
     pub usage: Arc<dyn UsageStore>,
+    /// The unreadable records that sweeps of this process and the indexes of the adapter skip.
+    pub unreadable: UnreadableRecords,
 }
 
 impl Stores {
@@ -107,7 +111,7 @@ impl Stores {
     }
 
     pub fn accounts(&self) -> AccountStore {
-        AccountStore::new(Arc::clone(&self.rows))
+        AccountStore::new(Arc::clone(&self.rows), self.unreadable.clone())
     }
 
     pub fn budgets(&self) -> BudgetStore {
@@ -131,7 +135,7 @@ impl Stores {
     }
 
     pub fn passages(&self) -> PassageStore {
-        PassageStore::new(Arc::clone(&self.rows))
+        PassageStore::new(Arc::clone(&self.rows), self.unreadable.clone())
     }
 
     pub fn row_fills(&self) -> RowFillStore {

@@ -21,6 +21,7 @@ use folio_types::{Digest, DocumentId, Error, JobId, OrgId, Reason, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::{ConditionalRow, RowStore};
+use crate::UnreadableRecords;
 use crate::value::{
     LastIngestion, PassageBucket, PassageGeneration, PassageHead, ServingSpace, Stored as _, StoredPassage, decode,
     encode,
@@ -54,7 +55,7 @@ pub enum PassagesWritten {
 
 /// Passages of organizations. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct PassageStore(Arc<dyn RowStore>);
+pub struct PassageStore(Arc<dyn RowStore>, UnreadableRecords);
 
 /// Returns the bucket of a document's head: the first two digits of the digest of its id.
 fn bucket_of(document: &DocumentId) -> u8 {
@@ -106,8 +107,8 @@ fn too_many_writes(document: &DocumentId) -> Error {
 }
 
 impl PassageStore {
-    pub fn new(rows: Arc<dyn RowStore>) -> Self {
-        Self(rows)
+    pub fn new(rows: Arc<dyn RowStore>, unreadable: UnreadableRecords) -> Self {
+        Self(rows, unreadable)
     }
 
     /// Returns the live generation of a document. None: the document has no passages.
@@ -267,9 +268,14 @@ impl PassageStore {
         rows.iter().map(|row| Ok(decode::<PassageBucket>(row)?.bucket)).collect()
     }
 
-    /// Returns the heads in a bucket, in the order of their documents.
+    /// Returns the heads in a bucket, in the order of their documents. Skips unreadable ones.
     pub async fn heads_in(&self, org: &OrgId, bucket: u8) -> Result<Vec<PassageHead>> {
-        self.0.list(org, &group_of_heads(bucket)).await?.iter().map(|row| decode(row)).collect()
+        let mut heads = Vec::new();
+        for row in self.0.list(org, &group_of_heads(bucket)).await? {
+            let head = decode::<PassageHead>(&row);
+            heads.extend(self.1.skip(format_args!("passages in bucket {bucket:02x} of {org}"), head)?);
+        }
+        Ok(heads)
     }
 
     /// Returns the newest job that ingests a document. None: no job was created for it.
@@ -431,7 +437,7 @@ mod tests {
         F: Future<Output = ()> + Send + 'static,
     {
         let rows = Arc::new(MemoryRows::default());
-        let store = PassageStore::new(rows.clone());
+        let store = PassageStore::new(rows.clone(), UnreadableRecords::default());
         let second = format!("{}/{}", group_of_passages(&head(2).document, 1, 0), row_of(1));
         rows.before(&second, other(store.clone()));
         (rows, store)
@@ -439,6 +445,21 @@ mod tests {
 
     fn org() -> OrgId {
         OrgId::derive(&["o"])
+    }
+
+    #[test]
+    fn an_unreadable_head_hides_no_other_document_in_lists() {
+        let (rows, unreadable) = (Arc::new(MemoryRows::default()), UnreadableRecords::default());
+        let store = PassageStore::new(rows.clone(), unreadable.clone());
+        block_on(async {
+            store.write(&org(), &head(1), &[passage(0)]).await.unwrap();
+            let bucket = bucket_of(&head(1).document);
+            rows.put(&org(), &group_of_heads(bucket), "0", b"damaged".to_vec()).await.unwrap();
+            for _ in 0..2 {
+                assert_eq!(store.heads(&org(), None, 10).await.unwrap(), [head(1)]);
+            }
+        });
+        assert_eq!(unreadable.count(), 1);
     }
 
     /// Returns true if no row of the passages of the first generation exists, and no row that names it.

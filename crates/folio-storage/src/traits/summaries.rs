@@ -72,7 +72,11 @@ impl SummaryStore {
     }
 
     /// Stores a summary, and replaces the one of the same part.
+    ///
+    /// # Errors
+    /// `OVERLOADED` while the disk of the store has too little free space.
     pub async fn put(&self, org: &OrgId, document: &DocumentId, summary: &StoredSummary) -> Result<()> {
+        self.0.check_space().await?;
         self.0.put(org, &group_of(document), &key_of(summary.section), encode(summary)?).await
     }
 

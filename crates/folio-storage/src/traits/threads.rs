@@ -56,10 +56,11 @@ pub trait ThreadStore: Send + Sync {
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>>;
 
     /// Returns at most `limit` threads of all organizations whose `expires_at` has passed: a system index that no
-    /// request reads.
+    /// request reads. Unreadable threads may be among them: the caller skips them, and they stay in the index.
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>>;
 
-    /// Sets `expires_at` of every thread that refers to the deleted resource `id`, unless the thread expires earlier.
+    /// Sets `expires_at` of every thread that refers to the deleted resource `id`, unless the thread expires earlier. Fails at the
+    /// end if a thread is unreadable.
     async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()>;
 
     /// Sets `expires_at` of a thread, unless it expires earlier, if the header still matches the fence and no turn is

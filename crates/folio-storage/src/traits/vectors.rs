@@ -75,12 +75,16 @@ impl VectorCache {
 
     /// Stores vectors. `document`: the document whose passages the texts are. None: the texts belong to no document. A write
     /// may be lost if the machine loses power.
+    ///
+    /// # Errors
+    /// `OVERLOADED` while the disk of the store has too little free space.
     pub async fn put(
         &self,
         org: &OrgId,
         document: Option<&DocumentId>,
         vectors: &[(VectorKey, Vec<f32>)],
     ) -> Result<()> {
+        self.0.check_space().await?;
         let write = |(key, vector): &(VectorKey, Vec<f32>)| {
             let (slot, digest) = (key.slot(), key.0.clone());
             let row = CachedVector { digest, document: document.cloned(), vector: vector.clone() };

@@ -213,6 +213,8 @@ pub(super) async fn describe(
 ) -> (Result<ImageAnnotation>, Usage) {
     let mut usage = Usage::default();
     let described = async {
+        // Without space each attempt would pay the model.
+        resources.stores.rows.check_space().await?;
         let read = resources.images.embedded(document, page, number).await?;
         let subject = Subject { document, page, number, read, neighbor_text };
         let description = model_call::describe(resources, model, (&call.user, &call.key), &subject, &mut usage).await?;

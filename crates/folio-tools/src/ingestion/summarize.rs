@@ -172,7 +172,11 @@ impl Calls<'_> {
         }
         let made = match copied {
             Some(text) => Some(text),
-            None => self.call(step, message).await?,
+            None => {
+                // Without space each attempt would pay the model.
+                self.resources.stores.rows.check_space().await?;
+                self.call(step, message).await?
+            }
         };
         let Some(text) = made else { return Ok(Summarized::Failed) };
         let summary = StoredSummary {

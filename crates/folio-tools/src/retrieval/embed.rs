@@ -108,7 +108,8 @@ pub async fn embed_metered(
 ///
 /// # Errors
 /// `MODEL_NOT_AVAILABLE` if the organization has no such embedding model; `INVALID_FIELD` for texts beyond the bounds or
-/// without content; those of metering and of the model. The vectors of answered calls are cached also after an error.
+/// without content; those of metering and of the model; `OVERLOADED` for passages while the disk of the store has too little free
+/// space. The vectors of answered calls are cached also after an error.
 pub async fn embed(resources: &ToolResources, call: &EmbeddingCall, texts: &[String]) -> Result<Embedded> {
     check(texts)?;
     let catalogue = resources.models.catalogue(&call.org).await?;
@@ -127,6 +128,10 @@ pub async fn embed(resources: &ToolResources, call: &EmbeddingCall, texts: &[Str
         let missing: Vec<_> = unique.iter().filter(|(key, _)| !vectors.contains_key(**key)).collect();
         if missing.is_empty() {
             break;
+        }
+        if call.purpose.document().is_some() {
+            // Neither the vectors nor the passages could be stored, so that each attempt would pay the model.
+            resources.stores.rows.check_space().await?;
         }
         let missing: Vec<(&VectorKey, &str)> = missing.into_iter().map(|(key, text)| (*key, *text)).collect();
         let computed = run.compute(&missing).await?;

@@ -15,7 +15,8 @@ use folio_llm::{
 };
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
 use folio_resources::{Document, DocumentChange, Extraction, ExtractionChange, NewDocument, TextState};
-use folio_storage::{IngestUpdate, NewPage, SharedOptions, Stores};
+use folio_storage::{IngestUpdate, NewPage, RowStore, SharedOptions, Stores};
+use folio_storage_conformance::layer::{Layered, RowLayer};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::Simulated;
 use folio_tools::images::{ImageSource, ReadImage};
@@ -46,7 +47,23 @@ pub(crate) struct Fixture {
 
 pub(crate) const PAGES: [&str; 2] = ["Invoice INV-7\nTotal: 120.50", "Second page: thank you"];
 
+/// A disk without free space for new content.
+struct FullDisk;
+
+#[async_trait]
+impl RowLayer for FullDisk {
+    async fn check_space(&self, _: &dyn RowStore) -> Result<(), Error> {
+        Err(Error::exhausted(Reason::Overloaded, "the disk is full").retry_after(Duration::from_secs(60)))
+    }
+}
+
 impl Fixture {
+    /// Makes the store refuse new content.
+    pub(crate) fn fill_disk(&mut self) {
+        let stores = &mut self.context.resources.stores;
+        stores.rows = Layered::over(FullDisk, &stores.rows);
+    }
+
     /// Lets abandoned calls run to their end.
     pub(crate) fn drain_abandoned_calls(&mut self) {
         let meter = UsageRecorder::new(self.context.resources.stores.usage.clone(), self.environment.clone());

@@ -181,6 +181,17 @@ async fn a_run_that_ends_early_keeps_what_was_described() {
 }
 
 #[tokio::test]
+async fn without_free_space_a_run_waits_and_makes_no_call() {
+    let mut test = Fixture::new().await;
+    test.models.has_vision.store(true, Ordering::Relaxed);
+    with_images(&test, &[&[1, 2]]).await;
+    test.fill_disk();
+    let refused = described(&test, "a").await.unwrap_err();
+    assert!(refused.reason == Reason::Overloaded && refused.is_retriable(), "{refused}");
+    assert!(test.models.requests().is_empty() && usage(&test).await.is_empty());
+}
+
+#[tokio::test]
 async fn invariant_6_images_of_another_organization_are_not_described() {
     let test = Fixture::new().await;
     test.models.has_vision.store(true, Ordering::Relaxed);

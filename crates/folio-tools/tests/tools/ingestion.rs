@@ -286,6 +286,16 @@ async fn without_credit_a_run_waits_and_without_a_model_it_makes_no_call() {
 }
 
 #[tokio::test]
+async fn without_free_space_a_run_waits_and_makes_no_call() {
+    let mut test = Fixture::new().await;
+    structured(&mut test).await;
+    test.fill_disk();
+    let refused = fast(&test, "job.1.1.1").await.unwrap_err();
+    assert!(refused.reason == Reason::Overloaded && refused.is_retriable(), "{refused}");
+    assert!(test.models.requests().is_empty() && stored(&test).await.is_empty());
+}
+
+#[tokio::test]
 async fn hostile_text_and_answers_change_only_the_summary_of_their_part() {
     let test = Fixture::new().await;
     let other = test.add_document("other.pdf", &["Other text"], &[]).await;

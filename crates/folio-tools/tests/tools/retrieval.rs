@@ -97,6 +97,18 @@ async fn a_failed_batch_does_not_lose_the_vectors_of_the_others() {
 }
 
 #[tokio::test]
+async fn without_free_space_no_call_is_made_for_passages_and_searches_continue() {
+    let mut test = Fixture::new().await;
+    test.fill_disk();
+    let refused = embedded(&test, &passages(&test, "a"), &["a"]).await.unwrap_err();
+    assert!(refused.reason == Reason::Overloaded && refused.is_retriable(), "{refused}");
+    assert!(test.models.take_embedded().is_empty() && usage(&test).await.is_empty());
+    let query = call(&test, "query", EmbeddingPurpose::Query);
+    assert_eq!(firsts(&embedded(&test, &query, &["bb"]).await.unwrap()), [2.0]);
+    assert_eq!(test.models.take_embedded(), [["bb"]]);
+}
+
+#[tokio::test]
 async fn a_call_that_the_credit_does_not_cover_is_not_made() {
     let test = Fixture::new().await;
     test.models.unaffordable_models.lock().unwrap().extend(["vectors", "rates"]);

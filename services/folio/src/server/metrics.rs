@@ -17,7 +17,7 @@ use folio_process::clock::ProcessClock;
 use folio_process::metrics::{Family, Kind};
 use folio_process::telemetry::span_metrics::SpanMetrics;
 use folio_providers::Providers;
-use folio_storage::{CallCounters, StoreHealth};
+use folio_storage::{CallCounters, StoreHealth, UnreadableRecords};
 use folio_types::Timestamp;
 
 /// The components whose state the metrics describe.
@@ -32,6 +32,7 @@ pub(crate) struct MetricSources {
     pub(crate) gateway: Option<GatewaySources>,
     /// The durable and the shared stores.
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],
+    pub(crate) unreadable: UnreadableRecords,
     /// None: the index of passages is not on a Qdrant server.
     pub(crate) qdrant: Option<Arc<QdrantIndex>>,
     pub(crate) models: Arc<Providers>,
@@ -87,6 +88,8 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
     page.gauge("clock_wrong", "1: the clock is wrong; the process writes nothing.", (!sources.clock.is_right()).into());
     let help = "Start time of the process, in seconds since the Unix epoch.";
     page.gauge("start_time_seconds", help, sources.started_at.as_second().unsigned_abs());
+    let help = "Records that sweeps of this process skip because they cannot be decoded, at most 1,024.";
+    page.gauge("unreadable_records", help, as_u64(sources.unreadable.count()));
     if let Some(now) = sources.node.as_ref().map(Node::snapshot) {
         page.gauge("draining", "1: the node drains and accepts no new work.", now.draining.into());
         page.gauge("conversations", "Conversations in memory.", as_u64(now.live));

@@ -217,6 +217,7 @@ pub(crate) async fn start(
             exports: exports.clone(),
         }),
         stores: [&base.stores.health, &base.shared.health].map(Arc::clone),
+        unreadable: base.stores.unreadable.clone(),
         qdrant: knowledge.and_then(|open| open.index.qdrant.clone()),
         models: Arc::clone(&base.models),
         credit: credit.counters(),

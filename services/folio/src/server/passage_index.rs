@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use folio_blobs::DiskReserve;
 use folio_cluster::{IndexCalls, Membership};
 use folio_index::{EmbeddedIndex, PassageIndex};
 use folio_index_placed::{IndexServer, NodeIndex, PlacedIndex, Placement as _, maintain};
@@ -90,8 +91,12 @@ pub(crate) async fn open(
         return Ok(OpenIndex { qdrant, ..OpenIndex::new(index, is_responsible) });
     }
     let embedded = |folder: PathBuf| -> Result<Arc<dyn PassageIndex>> {
+        let reserve = match settings.storage.is_shared() {
+            true => DiskReserve::none(),
+            false => DiskReserve::new(folder.clone(), settings.storage.reserve_bytes),
+        };
         let index = EmbeddedIndex::open(folder, settings.index.embedded()).map_err(with_setting("index"))?;
-        Ok(Arc::new(index))
+        Ok(Arc::new(index.with_space_check(Arc::new(move || reserve.check()))))
     };
     let Some((cluster, listener)) = cluster else {
         return Ok(OpenIndex::new(embedded(folder()?)?, always()));
