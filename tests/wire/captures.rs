@@ -162,7 +162,13 @@ async fn commands(sandbox: &Sandbox) -> Vec<Capture> {
     let wrong = [("FOLIO_SERVER", url.as_str()), ("FOLIO_TOKEN", "wrong")];
     let mut captures = Vec::new();
     for (title, text, arguments, variables, last) in [
-        ("Server and token", "The sources of both are named.", &["status"][..], &variables, "accepts the token"),
+        (
+            "Server and token",
+            "`folio status` names the source of the server and of the token.",
+            &["status"][..],
+            &variables,
+            "accepts the token",
+        ),
         ("A list", "Other formats: `--output json`, `jsonl` and `csv`.", &["document", "list"], &variables, "Z\n"),
         ("A refused token", "The error names the source of the token.", &["tag", "list"], &wrong, "from FOLIO_TOKEN"),
         (

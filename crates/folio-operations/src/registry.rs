@@ -50,11 +50,12 @@ mod tests {
     #[test]
     fn the_table_of_the_docs_states_the_declarations() {
         let header = concat!(
-            "# Operations\n\nGenerated from the declarations in `crates/folio-operations`: ",
-            "`FOLIO_WRITE_DOCS=1 cargo test -p folio-operations table`. \"platform\" is the\nadministrator of the ",
-            "installation, \"account\" a user with a session or an account token; \"–\" requires no credential. Every\n",
-            "operation counts against `requests_per_second`; the last column names the other quotas: an operation cannot ",
-            "reach the\ncomponent that counts a quota without declaring it.\n\n",
+            "# Operations\n\nThis table lists the operations of the API. \"platform\" is the administrator of the ",
+            "installation, \"account\" a user with a session or an\naccount token; \"–\" requires no credential. The class ",
+            "selects the [bounds](settings.md#the-public-api) on concurrent calls. Every operation\ncounts against ",
+            "`requests_per_second`; the last column names the other quotas: an operation cannot reach the component that ",
+            "counts a\nquota without declaring it. `FOLIO_WRITE_DOCS=1 cargo test -p folio-operations table` writes the ",
+            "table from the declarations in\n`crates/folio-operations`.\n\n",
             "| operation | role | scope | class | `request_id` | audit entry | quota besides requests |\n",
             "|---|---|---|---|---|---|---|\n",
         );

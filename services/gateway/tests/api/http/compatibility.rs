@@ -3,8 +3,10 @@
 use folio_gateway::rest_routes;
 
 const HEADER: &str = "# Compatibility with DocRouter\n\n\
-    Generated from the routes of the gateway: `FOLIO_WRITE_DOCS=1 cargo test -p folio-gateway compatibility`.\n\
-    [http.md](http.md) describes the HTTP API.\n\n\
+    This table lists the routes of DocRouter and of Folio, with the operation that serves each route. \
+    [http.md](http.md) describes the routes and the\n\
+    [differences from DocRouter](http.md#differences-from-docrouter). \
+    `FOLIO_WRITE_DOCS=1 cargo test -p folio-gateway compatibility` writes the table.\n\n\
     | level | meaning |\n|---|---|\n\
     | 1 | a method of a published SDK calls the route |\n\
     | 2 | a method of a published SDK calls the route, for a feature that Folio may not have |\n\
