@@ -51,6 +51,8 @@ impl Cluster {
             (format!("bench_{name}"), stores.folder.path().join(name), stores.cql.addresses());
         let launcher = Launcher::new(&folder, &stores.redis.url(), &cql, &keyspace, 1)
             .with("FOLIO_LOG__FILTER", "error")
+            // Each turn makes one model call, also in a long thread.
+            .with("FOLIO_CONVERSATION__SUMMARIES", false)
             .with("FOLIO_CONVERSATION__IDLE_TIMEOUT_SECONDS", 86_400);
         let launcher = variables.iter().fold(launcher, |launcher, (name, value)| launcher.with(name, value));
         let opened = tenant::open_stores(&cql, &keyspace, 1, &folder).await;
