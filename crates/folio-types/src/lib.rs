@@ -31,6 +31,7 @@ mod session_token;
 pub mod settings;
 mod temperature;
 pub mod token;
+mod truncation;
 mod unknown_fields;
 
 pub use access::{Principal, Role};
@@ -46,4 +47,5 @@ pub use liveness::Liveness;
 pub use secret::Secret;
 pub use session_token::SessionToken;
 pub use temperature::Temperature;
+pub use truncation::truncate_bytes;
 pub use unknown_fields::UnknownFields;
