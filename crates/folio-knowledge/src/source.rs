@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use folio_passages::{Block, Section, Span, TableRow};
-use folio_resources::{Document, Outline, SectionId, Table, TextId, TextPosition, words};
+use folio_resources::{Document, Outline, Table, TextId, TextPosition, words};
 use folio_storage::Stores;
 use folio_tools::sections::OutlineCache;
 use folio_types::{Error, Reason, Result};
@@ -76,7 +76,7 @@ fn sections(text: &TextId, outline: &Outline, pages: &[Page]) -> Vec<Section> {
             title_path.push(section.title.clone());
         }
         paths.insert(section.number, title_path.clone());
-        let id = SectionId { text: text.clone(), number: section.number, rest: None };
+        let id = text.section(section.number);
         found.push(Section { id: id.to_string(), title_path, blocks: Vec::new() });
     }
     for page in pages {
@@ -182,7 +182,7 @@ impl Chars<'_> {
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::{DocumentChange, Heading, NewDocument, Resource as _, TextState};
+    use folio_resources::{DocumentChange, Heading, NewDocument, Resource as _, SectionId, TextState};
     use folio_types::op::{Expected, Write};
     use folio_types::{BlobId, DocumentId, OrgId, Timestamp};
 
