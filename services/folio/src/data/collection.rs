@@ -232,17 +232,11 @@ fn row(collection: &v1::Collection) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use clap::{FromArgMatches as _, Subcommand as _};
-
     use super::*;
+    use crate::arguments::parse_arguments;
 
     fn update(arguments: &[&str]) -> Result<Update, clap::Error> {
-        let command = Command::augment_subcommands(clap::Command::new("collection").no_binary_name(true));
-        let matches = command.try_get_matches_from(["update", "Contracts"].iter().chain(arguments))?;
-        match Command::from_arg_matches(&matches)? {
-            Command::Update(update) => Ok(update),
-            other => panic!("{other:?}"),
-        }
+        parse_arguments(&[&["Contracts"][..], arguments].concat())
     }
 
     #[test]

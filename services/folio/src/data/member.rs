@@ -134,21 +134,13 @@ fn row(member: &v1::Member) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        update: Update,
-    }
+    use crate::arguments::parse_arguments;
 
     #[test]
     fn an_update_names_the_given_fields_only() {
         let changed = |flags: &[&str]| {
-            let line = Line::try_parse_from([&["update", "Ann"][..], flags].concat()).unwrap();
-            let (member, paths) = changes(&line.update);
+            let (member, paths) = changes(&parse_arguments(&[&["Ann"][..], flags].concat()).unwrap());
             (row(&member), paths.join(","))
         };
         assert_eq!(changed(&[]).1, "");

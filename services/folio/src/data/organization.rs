@@ -217,19 +217,11 @@ fn row(organization: &v1::Organization) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        update: Update,
-    }
+    use crate::arguments::parse_arguments;
 
     fn changed(flags: &[&str]) -> (Value, Vec<&'static str>) {
-        let line = Line::try_parse_from([&["update"], flags].concat()).unwrap();
-        let (organization, paths) = changes(&line.update);
+        let (organization, paths) = changes(&parse_arguments(flags).unwrap());
         (row(&organization), paths)
     }
 

@@ -197,21 +197,13 @@ fn row(user: &v1::User) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        update: Update,
-    }
+    use crate::arguments::parse_arguments;
 
     #[test]
     fn an_update_names_the_given_fields_only() {
         let changed = |flags: &[&str]| {
-            let line = Line::try_parse_from([&["update", "ann@example.com"][..], flags].concat()).unwrap();
-            let (user, paths) = changes(&line.update);
+            let (user, paths) = changes(&parse_arguments(&[&["ann@example.com"][..], flags].concat()).unwrap());
             (user.email, user.name, user.platform, paths.join(","))
         };
         let none = String::new;
