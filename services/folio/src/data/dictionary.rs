@@ -14,8 +14,8 @@ use super::export::Destination;
 use super::output::View;
 use super::{DataArguments, StoresArguments, collect, deleted, present, read_text, set_fields, time, update_mask};
 use crate::client::{Client, answer, explain};
+use crate::documents;
 use crate::names::quoted;
-use crate::{documents, names};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -224,16 +224,12 @@ async fn write(client: &Client, set: &Set) -> Result<View> {
         Some(_) => v1::DictionaryProvenance::Inferred,
         None => v1::DictionaryProvenance::Person,
     };
-    let mut source_document_ids = Vec::with_capacity(set.sources.len());
-    for source in &set.sources {
-        source_document_ids.push(documents::find(client, source, names::choose).await?.document_id);
-    }
     let entry = v1::DictionaryEntry {
         term: set.term.clone(),
         expansion: set.expansion.clone(),
         disambiguation: set.disambiguation.clone().unwrap_or_default(),
         tags: set.tags.clone(),
-        source_document_ids,
+        source_document_ids: documents::ids(client, &set.sources).await?,
         provenance: provenance.into(),
         confidence: set.confidence,
         ..v1::DictionaryEntry::default()

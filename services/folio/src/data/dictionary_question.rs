@@ -12,8 +12,8 @@ use super::job::word;
 use super::output::View;
 use super::{DataArguments, ItemArguments, collect, present, time};
 use crate::client::{Client, answer};
+use crate::documents;
 use crate::terminal::note;
-use crate::{documents, names};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Review {
@@ -119,7 +119,7 @@ impl Seed {
 }
 
 async fn review(client: &Client, review: &Review) -> Result<View> {
-    let document_id = documents::find(client, &review.item.item, names::choose).await?.document_id;
+    let document_id = documents::id(client, &review.item.item).await?;
     let without_model = review.without_model;
     let request = v1::ReviewDocumentTermsRequest { document_id, without_model, ..Default::default() };
     let found = answer(client.dictionary().review_document_terms(request)).await?;
@@ -132,7 +132,7 @@ async fn review(client: &Client, review: &Review) -> Result<View> {
 
 async fn questions(client: &Client, questions: &Questions) -> Result<View> {
     let document = match &questions.document {
-        Some(document) => Some(documents::find(client, document, names::choose).await?.document_id),
+        Some(document) => Some(documents::id(client, document).await?),
         None => None,
     };
     let state = match questions.state {

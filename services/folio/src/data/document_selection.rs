@@ -37,10 +37,7 @@ pub(super) struct SelectedDocuments {
 impl DocumentSelection {
     /// Finds the ids of the named resources.
     pub(super) async fn resolve(&self, client: &Client) -> Result<SelectedDocuments> {
-        let mut document_ids = Vec::with_capacity(self.documents.len());
-        for document in &self.documents {
-            document_ids.push(documents::find(client, document, names::choose).await?.document_id);
-        }
+        let document_ids = documents::ids(client, &self.documents).await?;
         let document_filter = match document_ids.is_empty() {
             true => Some(self.filter(client).await?),
             false => None,

@@ -8,7 +8,7 @@ use super::job::word;
 use super::output::View;
 use super::{DataArguments, ItemArguments, collect, time};
 use crate::client::{Client, answer};
-use crate::{documents, names};
+use crate::documents;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -73,12 +73,8 @@ pub(crate) async fn run(command: Command) -> Result<()> {
     }
 }
 
-async fn id_of(client: &Client, what: &str) -> Result<String> {
-    Ok(documents::find(client, what, names::choose).await?.document_id)
-}
-
 async fn of_document(client: &Client, show: &Show) -> Result<View> {
-    let document_id = id_of(client, &show.item.item).await?;
+    let document_id = documents::id(client, &show.item.item).await?;
     let filter = match show.status {
         None => "",
         Some(Status::Matched) => "status:matched",
@@ -101,7 +97,7 @@ async fn of_document(client: &Client, show: &Show) -> Result<View> {
 }
 
 async fn to_document(client: &Client, to: &To) -> Result<View> {
-    let document_id = id_of(client, &to.item.item).await?;
+    let document_id = documents::id(client, &to.item.item).await?;
     let found = collect(to.limit, async |page_size, page_token| {
         let request = v1::ListLinkingDocumentsRequest {
             document_id: document_id.clone(),
@@ -134,7 +130,7 @@ async fn missing_targets(client: &Client, limit: usize) -> Result<View> {
 }
 
 async fn resolve(client: &Client, what: &str) -> Result<View> {
-    let document_id = id_of(client, what).await?;
+    let document_id = documents::id(client, what).await?;
     let request = v1::ResolveDocumentLinksRequest { document_id, ..Default::default() };
     let v1::ResolveDocumentLinksResponse { matched, ambiguous, missing, truncated } =
         answer(client.links().resolve_document_links(request)).await?;

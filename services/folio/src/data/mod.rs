@@ -302,7 +302,7 @@ fn read_text(path: &Path, max: usize) -> Result<String> {
 }
 
 /// Parses JSON text of the server. Text that is no JSON remains a text.
-fn parsed(json: &str) -> Value {
+pub(crate) fn parsed(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))
 }
 

@@ -10,7 +10,6 @@ use super::output::View;
 use super::{DataArguments, collect, present, prompt, time};
 use crate::client::{Client, answer};
 use crate::documents;
-use crate::names;
 use crate::terminal::note;
 
 const COLUMNS: [&str; 7] =
@@ -100,7 +99,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 
 async fn proposals(client: &Client, list: &List) -> Result<View> {
     let document = match &list.document {
-        Some(document) => Some(documents::find(client, document, names::choose).await?.document_id),
+        Some(document) => Some(documents::id(client, document).await?),
         None => None,
     };
     let conditions = list.state.map(|state| state.condition().to_owned()).into_iter();

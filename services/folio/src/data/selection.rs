@@ -49,10 +49,7 @@ impl Selection {
 
     /// Finds the ids of the named resources.
     pub(super) async fn resolve(&self, client: &Client) -> Result<Conditions> {
-        let mut document_ids = Vec::with_capacity(self.documents.len());
-        for document in &self.documents {
-            document_ids.push(documents::find(client, document, names::choose).await?.document_id);
-        }
+        let document_ids = documents::ids(client, &self.documents).await?;
         let prompt = match &self.prompt {
             Some(prompt) => Some(prompt::id(client, prompt, names::choose).await?),
             None => None,

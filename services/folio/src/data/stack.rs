@@ -261,14 +261,6 @@ async fn find(client: &Client, what: &str) -> Result<v1::Stack> {
     present(answer(client.stacks().get_stack(v1::GetStackRequest { stack_id })).await?.stack)
 }
 
-pub(super) async fn document_ids(client: &Client, documents: &[String]) -> Result<Vec<String>> {
-    let mut ids = Vec::with_capacity(documents.len());
-    for document in documents {
-        ids.push(documents::find(client, document, names::choose).await?.document_id);
-    }
-    Ok(ids)
-}
-
 async fn remove(client: &Client, what: &str) -> Result<View> {
     let stack_id = id(client, what, names::choose_only).await?;
     let request = v1::DeleteStackRequest { stack_id: stack_id.clone(), ..Default::default() };
