@@ -116,6 +116,11 @@ pub fn set_text(part: &mut Option<String>, whole: &mut Option<String>, condition
     }
 }
 
+/// Returns a text as a value of a filter, in double quotes.
+pub fn quote(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 /// Parses the filter of a list whose only field is `name`, with a part of the name. None: the filter is empty.
 pub fn name_search(text: &str) -> Result<Option<String>> {
     let mut name = None;
@@ -277,8 +282,7 @@ mod tests {
 
         #[test]
         fn any_value_can_be_quoted(value in "\\PC{0,40}") {
-            let text = format!("name:\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""));
-            let conditions = parse(&text).unwrap();
+            let conditions = parse(&format!("name:{}", quote(&value))).unwrap();
             let expected = Condition { field: "name".to_owned(), operator: Operator::Has, value };
             prop_assert_eq!(conditions, [expected]);
         }

@@ -1,6 +1,7 @@
 //! Names of documents, schemas, prompts, tags, collections, stacks and members on a command line.
 
 use anyhow::{Result, bail};
+use folio_operations::filter::quote;
 use folio_proto::v1;
 
 use crate::terminal::printable;
@@ -42,12 +43,7 @@ named! {
 
 /// Returns the filter of a list for the items whose name contains a text.
 pub(crate) fn filter(name: &str) -> String {
-    format!("name:{}", quoted(name))
-}
-
-/// Returns a text as a value of a filter.
-pub(crate) fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    format!("name:{}", quote(name))
 }
 
 /// Chooses an item by its name. Arguments: the kind, the name, and the items whose names contain this name, newest

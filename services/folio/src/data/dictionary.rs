@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use folio_operations::dictionary_import::IMPORT_BYTES;
+use folio_operations::filter::quote;
 use folio_proto::v1;
 use folio_resources::DictionaryEntryId;
 use folio_types::counted;
@@ -15,7 +16,6 @@ use super::output::View;
 use super::{DataArguments, StoresArguments, collect, deleted, present, read_text, set_fields, time, update_mask};
 use crate::client::{Client, answer, explain};
 use crate::documents;
-use crate::names::quoted;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -147,8 +147,8 @@ pub(crate) struct Export {
 impl Selection {
     /// Returns the filter of the request.
     fn filter(&self) -> String {
-        let term = self.term.iter().map(|text| format!("term:{}", quoted(text)));
-        let tags = self.tags.iter().map(|tag| format!("tag:{}", quoted(tag)));
+        let term = self.term.iter().map(|text| format!("term:{}", quote(text)));
+        let tags = self.tags.iter().map(|tag| format!("tag:{}", quote(tag)));
         let provenance = self.provenance.iter().map(|origin| {
             let name = match origin {
                 Origin::Person => "person",
@@ -213,7 +213,7 @@ async fn find(client: &Client, what: &str) -> Result<v1::DictionaryEntry> {
 }
 
 async fn of_term(client: &Client, term: &str) -> Result<Option<v1::DictionaryEntry>> {
-    let filter = format!("term={}", quoted(term));
+    let filter = format!("term={}", quote(term));
     let request = v1::ListDictionaryEntriesRequest { page_size: 1, filter, ..Default::default() };
     let page = answer(client.dictionary().list_dictionary_entries(request)).await?;
     Ok(page.dictionary_entries.into_iter().next())

@@ -1,6 +1,7 @@
 //! The selection of the documents of a job.
 
 use anyhow::{Result, bail};
+use folio_operations::filter::quote;
 
 use super::tag;
 use crate::client::Client;
@@ -58,7 +59,7 @@ impl DocumentSelection {
 
 fn conditions(tags: &[String], name: Option<&str>, metadata: &[(String, String)]) -> String {
     let tags = tags.iter().map(|tag| format!("tag:{tag}"));
-    let metadata = metadata.iter().map(|(key, text)| format!("metadata.{key}:{}", names::quoted(text)));
+    let metadata = metadata.iter().map(|(key, text)| format!("metadata.{key}:{}", quote(text)));
     tags.chain(name.map(names::filter)).chain(metadata).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,6 +1,7 @@
 //! `folio thread`.
 
 use anyhow::Result;
+use folio_operations::filter::quote;
 use folio_proto::v1;
 use folio_types::ThreadId;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use super::job::word;
 use super::output::View;
 use super::{DataArguments, collect, parsed, present, time};
 use crate::client::{Client, answer};
-use crate::names;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -64,7 +64,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 
 /// Returns the condition of a filter. None: an empty filter.
 fn condition(field: &str, value: Option<&str>) -> String {
-    value.map(|value| format!("{field}={}", names::quoted(value))).unwrap_or_default()
+    value.map(|value| format!("{field}={}", quote(value))).unwrap_or_default()
 }
 
 async fn threads(client: &Client, list: &List) -> Result<View> {

@@ -4,6 +4,7 @@ use folio_history::command::ChatCommand;
 use folio_history::journal::Access;
 use folio_operations::conversations::{CancelTurn, GetTurn, registry};
 use folio_operations::documents::ListDocuments;
+use folio_operations::filter::quote;
 use folio_operations::{Declaration, ListRequest, Operation as _};
 use folio_resources::Document;
 use folio_tools::ToolSpec;
@@ -189,8 +190,7 @@ pub(super) fn filter(name: &str, filter: &str) -> String {
     if name.is_empty() {
         return filter.to_owned();
     }
-    let quoted = name.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("name:\"{quoted}\" {filter}")
+    format!("name:{} {filter}", quote(name))
 }
 
 fn document(document: &Document) -> Value {
