@@ -7,7 +7,7 @@ use folio_types::{Error, OrgId, Result, TagId, Timestamp, UserId, plain_id};
 use serde::{Deserialize, Serialize};
 
 use crate::resource::common_functions;
-use crate::{Condition, Document, DocumentFilter, ListRow, Plan, Resource, fields};
+use crate::{Condition, Document, DocumentFilter, Plan, Resource, fields};
 
 /// Maximum number of collections of an organization. Concurrent creations may exceed it slightly.
 // proto: CollectionService.CreateCollection "at most {} collections"
@@ -113,20 +113,12 @@ impl Resource for Collection {
 
     common_functions!(CollectionId);
 
-    fn label(&self) -> &str {
-        &self.name
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.name)
     }
 
     fn references(&self) -> BTreeSet<String> {
         self.rule.tags.iter().map(ToString::to_string).collect()
-    }
-
-    fn list_row(&self) -> ListRow {
-        ListRow { id: self.id.to_string(), name: self.name.clone(), ..ListRow::default() }
     }
 
     fn conditions(filter: &CollectionFilter) -> Vec<Condition> {

@@ -149,10 +149,6 @@ impl Resource for DictionaryQuestion {
 
     common_functions!(DictionaryQuestionId);
 
-    fn label(&self) -> &str {
-        ""
-    }
-
     fn parent(&self) -> Option<String> {
         Some(self.document.to_string())
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::resource::common_functions;
-use crate::{Condition, ListRow, McpOAuth, NewMcpOAuth, Plan, Resource, SealedKey, fields};
+use crate::{Condition, McpOAuth, NewMcpOAuth, Plan, Resource, SealedKey, fields};
 
 // proto: McpServer.name "1 to {} letters"
 const NAME_CHARS: usize = 64;
@@ -258,16 +258,8 @@ impl Resource for McpServer {
 
     common_functions!(McpServerId);
 
-    fn label(&self) -> &str {
-        &self.name
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.name)
-    }
-
-    fn list_row(&self) -> ListRow {
-        ListRow { id: self.id.to_string(), name: self.name.clone(), ..ListRow::default() }
     }
 
     fn conditions(filter: &McpServerFilter) -> Vec<Condition> {

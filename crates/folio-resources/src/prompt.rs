@@ -152,10 +152,6 @@ impl Resource for Prompt {
     common_functions!(PromptId);
     revision_functions!(REVISION);
 
-    fn label(&self) -> &str {
-        &self.latest.name
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.latest.name)
     }

@@ -186,10 +186,6 @@ impl Resource for Proposal {
 
     common_functions!(ProposalId);
 
-    fn label(&self) -> &str {
-        ""
-    }
-
     fn parent(&self) -> Option<String> {
         Some(self.document.to_string())
     }

@@ -82,8 +82,10 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
 
     fn created_at(&self) -> Timestamp;
 
-    /// Returns the display name for error messages. Empty if the kind has no names.
-    fn label(&self) -> &str;
+    /// Returns the display name for error messages. Empty if the kind has no names. Default: the unique name.
+    fn label(&self) -> &str {
+        self.unique_name().unwrap_or_default()
+    }
 
     /// Returns the effect of a change. A change without effect returns the resource with an unchanged version.
     /// `before`: the stored resource. None: it never existed.
@@ -92,7 +94,10 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
     /// `NOT_FOUND` if the change requires an existing resource, such as an update.
     fn apply(id: &Self::Id, write: &Write<Self::Change>, before: Option<Self>) -> Result<Plan<Self>>;
 
-    fn list_row(&self) -> ListRow;
+    /// Returns the row by which lists find and order the resource. Default: the display name, without terms.
+    fn list_row(&self) -> ListRow {
+        ListRow { id: self.id().to_string(), name: self.label().to_owned(), ..ListRow::default() }
+    }
 
     fn conditions(filter: &Self::Filter) -> Vec<Condition>;
 

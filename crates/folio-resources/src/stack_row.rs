@@ -401,10 +401,6 @@ impl Resource for StackRow {
 
     common_functions!(StackRowId);
 
-    fn label(&self) -> &str {
-        ""
-    }
-
     fn parent(&self) -> Option<String> {
         Some(self.stack.to_string())
     }

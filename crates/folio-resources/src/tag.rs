@@ -5,7 +5,7 @@ use folio_types::{Error, OrgId, Result, TagId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::resource::common_functions;
-use crate::{Condition, ListRow, Plan, Resource, fields};
+use crate::{Condition, Plan, Resource, fields};
 
 /// Maximum length of a description, in characters.
 // proto: Tag.description "at most {} characters"
@@ -73,16 +73,8 @@ impl Resource for Tag {
 
     common_functions!(TagId);
 
-    fn label(&self) -> &str {
-        &self.name
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.name)
-    }
-
-    fn list_row(&self) -> ListRow {
-        ListRow { id: self.id.to_string(), name: self.name.clone(), ..ListRow::default() }
     }
 
     fn conditions(filter: &TagFilter) -> Vec<Condition> {

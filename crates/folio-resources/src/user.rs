@@ -123,10 +123,6 @@ impl Resource for User {
 
     common_functions!(UserId);
 
-    fn label(&self) -> &str {
-        &self.email
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.email)
     }

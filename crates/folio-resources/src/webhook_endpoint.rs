@@ -148,10 +148,6 @@ impl Resource for WebhookEndpoint {
 
     common_functions!(WebhookEndpointId);
 
-    fn label(&self) -> &str {
-        &self.url
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.url)
     }
