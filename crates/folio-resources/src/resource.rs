@@ -223,6 +223,36 @@ macro_rules! id_functions {
 }
 pub(crate) use id_functions;
 
+/// Implements `decided`, the decision of a person, for a kind with the fields `state`, `decided_by` and `decided_at`. `open`: the
+/// state that waits for a decision. `noun`: the kind in errors. `reason`: the reason of the error.
+macro_rules! decided_function {
+    ($Change:ty, $State:ty, open: $open:pat, noun: $noun:literal, reason: $reason:expr) => {
+        /// Returns the resource after the decision of a person.
+        ///
+        /// # Errors
+        /// The resource is in another state than the open one and `to`.
+        fn decided(self, write: &folio_types::op::Write<$Change>, to: $State) -> folio_types::Result<Self> {
+            match self.state {
+                state if state == to => Ok(self),
+                $open => Ok(Self {
+                    state: to,
+                    decided_by: Some(write.by.clone()),
+                    decided_at: Some(write.at),
+                    updated_at: write.at,
+                    version: self.version + 1,
+                    ..self
+                }),
+                state => {
+                    let (from, to) = (state.as_str(), to.as_str());
+                    let message = format!(concat!("the ", $noun, " is {} and cannot become {}"), from, to);
+                    Err(folio_types::Error::precondition($reason, message))
+                }
+            }
+        }
+    };
+}
+pub(crate) use decided_function;
+
 /// Implements the revision functions of [`Resource`] for a type with its newest revision in the field `latest`. `kind`
 /// names a revision in errors.
 macro_rules! revision_functions {
