@@ -157,17 +157,9 @@ mod tests {
 
     fn passage(page: u32, text: &str) -> StoredPassage {
         StoredPassage {
-            number: 0,
-            text: text.to_owned(),
-            padding: String::new(),
-            section_id: String::new(),
-            section_titles: Vec::new(),
             source_page: page,
             segments: vec![StoredSegment { text_start: 0, page, start: 0, end: 1, is_verbatim: true }],
-            tokens: 1,
-            language: None,
-            metadata_pairs: Vec::new(),
-            vectors: Vec::new(),
+            ..StoredPassage::of_text(0, text)
         }
     }
 
