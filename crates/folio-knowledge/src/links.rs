@@ -133,18 +133,16 @@ async fn collect(resources: &ToolResources, document: &Document) -> Result<LinkC
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::{DocumentChange, FoundLink, NewDocument, Resource as _};
+    use folio_resources::{FoundLink, NewDocument};
     use folio_storage::value::StoredSegment;
-    use folio_types::op::{Expected, Write};
-    use folio_types::{BlobId, Timestamp};
+    use folio_types::{BlobId, Timestamp, UserId};
 
     use super::*;
 
     fn document(name: &str) -> Document {
         let new = NewDocument::file(name, "text/plain", b"x", BlobId::derive(&[name]));
-        let (org, create) = (OrgId::derive(&["org"]), DocumentChange::Create(new));
-        let write = Write::by_platform(org, "key".parse().unwrap(), Timestamp::UNIX_EPOCH, Expected::Absent, create);
-        Document::apply(&DocumentId::derive(&[name]), &write, None).unwrap().after.unwrap()
+        let (id, org) = (DocumentId::derive(&[name]), OrgId::derive(&["org"]));
+        Document::uploaded(id, org, &new, UserId::platform(), Timestamp::UNIX_EPOCH)
     }
 
     fn reference(page: u32, anchor: &str, target: &str) -> CrossReference {

@@ -182,17 +182,15 @@ impl Chars<'_> {
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::{DocumentChange, Heading, NewDocument, Resource as _, SectionId, TextState};
-    use folio_types::op::{Expected, Write};
-    use folio_types::{BlobId, DocumentId, OrgId, Timestamp};
+    use folio_resources::{Heading, NewDocument, SectionId, TextState};
+    use folio_types::{BlobId, DocumentId, OrgId, Timestamp, UserId};
 
     use super::*;
 
     fn text_id() -> TextId {
-        let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"])));
-        let at = Timestamp::constant(1_790_000_000, 0);
-        let write = Write::by_platform(OrgId::derive(&["o"]), "key".parse().unwrap(), at, Expected::Absent, create);
-        let document = Document::apply(&DocumentId::derive(&["d"]), &write, None).unwrap().after.unwrap();
+        let (id, org, at) = (DocumentId::derive(&["d"]), OrgId::derive(&["o"]), Timestamp::constant(1_790_000_000, 0));
+        let file = NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"]));
+        let document = Document::uploaded(id, org, &file, UserId::platform(), at);
         TextId::of(&Document { state: TextState::Ready, text_generation: Some(at), ..document }).unwrap()
     }
 
