@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::dictionary_question;
 use super::export::Destination;
 use super::output::View;
-use super::{DataArguments, StoresArguments, collect, deleted, present, read_text, set_fields, time, update_mask};
+use super::{DataArguments, StoresArguments, deleted, list_items, present, read_text, set_fields, time, update_mask};
 use crate::client::{Client, answer, explain};
 use crate::documents;
 
@@ -190,12 +190,11 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 
 async fn entries(client: &Client, list: &List) -> Result<View> {
     let filter = list.selection.filter();
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request =
-            v1::ListDictionaryEntriesRequest { page_size, page_token, filter: filter.clone(), ..Default::default() };
-        let page = answer(client.dictionary().list_dictionary_entries(request)).await?;
-        Ok((page.dictionary_entries, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.dictionary().list_dictionary_entries(ListDictionaryEntriesRequest {
+            filter: filter.clone()
+        }) => dictionary_entries
+    };
     let rows = found.await?.iter().map(row).collect();
     Ok(View::list(["term", "expansion", "tags", "provenance", "confidence"], rows))
 }

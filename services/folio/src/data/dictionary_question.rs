@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, ItemArguments, collect, present, time};
+use super::{DataArguments, ItemArguments, list_items, present, time};
 use crate::client::{Client, answer};
 use crate::documents;
 use crate::terminal::note;
@@ -143,12 +143,11 @@ async fn questions(client: &Client, questions: &Questions) -> Result<View> {
     };
     let conditions: Vec<String> = state.into_iter().chain(document.map(|id| format!("document:{id}"))).collect();
     let filter = conditions.join(" ");
-    let found = collect(questions.limit, async |page_size, page_token| {
-        let filter = filter.clone();
-        let request = v1::ListDictionaryQuestionsRequest { page_size, page_token, filter, ..Default::default() };
-        let page = answer(client.dictionary().list_dictionary_questions(request)).await?;
-        Ok((page.dictionary_questions, page.next_page_token))
-    });
+    let found = list_items! {
+        questions.limit, client.dictionary().list_dictionary_questions(ListDictionaryQuestionsRequest {
+            filter: filter.clone()
+        }) => dictionary_questions
+    };
     let columns = ["dictionary_question_id", "term", "guess", "confidence", "occurrences", "contexts"];
     Ok(View::list(columns, found.await?.iter().map(row).collect()))
 }

@@ -8,7 +8,7 @@ use folio_types::JobId;
 use serde_json::{Value, json};
 
 use super::output::{Format, View};
-use super::{DataArguments, collect, parsed, present, time};
+use super::{DataArguments, list_items, parsed, present, time};
 use crate::client::{Client, answer, explain_error};
 use crate::progress::{Progress, ProgressLine};
 use crate::terminal::note;
@@ -115,11 +115,9 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 
 async fn jobs(client: &Client, list: &List) -> Result<View> {
     let filter = if list.open { "open:true" } else { "" };
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListJobsRequest { page_size, page_token, filter: filter.to_owned(), ..Default::default() };
-        let page = answer(client.jobs().list_jobs(request)).await?;
-        Ok((page.jobs, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.jobs().list_jobs(ListJobsRequest { filter: filter.to_owned() }) => jobs
+    };
     let columns = ["job_id", "kind", "state", "progress", "reason", "create_time"];
     Ok(View::list(columns, found.await?.iter().map(row).collect()))
 }
@@ -206,12 +204,11 @@ async fn retry(client: &Client, again: &Retry) -> Result<View> {
 
 async fn items(client: &Client, list: &Items) -> Result<View> {
     let (job_id, filter) = (list.job.to_string(), list.state.map(ItemState::filter).unwrap_or_default());
-    let found = collect(list.limit, async |page_size, page_token| {
-        let (job_id, filter) = (job_id.clone(), filter.to_owned());
-        let request = v1::ListJobItemsRequest { job_id, page_size, page_token, filter, ..Default::default() };
-        let page = answer(client.jobs().list_job_items(request)).await?;
-        Ok((page.items, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.jobs().list_job_items(ListJobItemsRequest {
+            job_id: job_id.clone(), filter: filter.to_owned()
+        }) => items
+    };
     Ok(View::list(ITEM_COLUMNS, found.await?.iter().map(item).collect()))
 }
 

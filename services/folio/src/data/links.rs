@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, ItemArguments, collect, time};
+use super::{DataArguments, ItemArguments, list_items, time};
 use crate::client::{Client, answer};
 use crate::documents;
 
@@ -81,33 +81,22 @@ async fn of_document(client: &Client, show: &Show) -> Result<View> {
         Some(Status::Ambiguous) => "status:ambiguous",
         Some(Status::Missing) => "status:missing",
     };
-    let found = collect(show.limit, async |page_size, page_token| {
-        let request = v1::ListDocumentLinksRequest {
-            document_id: document_id.clone(),
-            page_size,
-            page_token,
-            filter: filter.to_owned(),
-            ..Default::default()
-        };
-        let page = answer(client.links().list_document_links(request)).await?;
-        Ok((page.links, page.next_page_token))
-    });
+    let found = list_items! {
+        show.limit, client.links().list_document_links(ListDocumentLinksRequest {
+            document_id: document_id.clone(), filter: filter.to_owned()
+        }) => links
+    };
     let columns = ["page", "target", "status", "documents", "action"];
     Ok(View::list(columns, found.await?.iter().map(link_row).collect()).empty("the document has no links"))
 }
 
 async fn to_document(client: &Client, to: &To) -> Result<View> {
     let document_id = documents::id(client, &to.item.item).await?;
-    let found = collect(to.limit, async |page_size, page_token| {
-        let request = v1::ListLinkingDocumentsRequest {
-            document_id: document_id.clone(),
-            page_size,
-            page_token,
-            ..Default::default()
-        };
-        let page = answer(client.links().list_linking_documents(request)).await?;
-        Ok((page.links, page.next_page_token))
-    });
+    let found = list_items! {
+        to.limit, client.links().list_linking_documents(ListLinkingDocumentsRequest {
+            document_id: document_id.clone()
+        }) => links
+    };
     let row = |link: &v1::IncomingLink| {
         let document = link.document.clone().unwrap_or_default();
         json!({
@@ -120,11 +109,7 @@ async fn to_document(client: &Client, to: &To) -> Result<View> {
 }
 
 async fn missing_targets(client: &Client, limit: usize) -> Result<View> {
-    let found = collect(limit, async |page_size, page_token| {
-        let request = v1::ListMissingLinksRequest { page_size, page_token, ..Default::default() };
-        let page = answer(client.links().list_missing_links(request)).await?;
-        Ok((page.links, page.next_page_token))
-    });
+    let found = list_items!(limit, client.links().list_missing_links(ListMissingLinksRequest {}) => links);
     let columns = ["target", "documents", "document_id", "create_time"];
     Ok(View::list(columns, found.await?.iter().map(missing_row).collect()).empty("no target is missing"))
 }

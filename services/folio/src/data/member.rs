@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::job::word;
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, collect, deleted, present, set_fields, time, update_mask, user,
+    DataArguments, ItemArguments, ListArguments, deleted, list_items, present, set_fields, time, update_mask, user,
 };
 use crate::client::{Client, answer};
 use crate::names::{self, Choice};
@@ -66,11 +66,9 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn members(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListMembersRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.organizations().list_members(request)).await?;
-        Ok((page.members, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.organizations().list_members(ListMembersRequest { filter: list.filter() }) => members
+    };
     Ok(View::list(["user_id", "name", "role", "create_time"], found.await?.iter().map(row).collect()))
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, ListArguments, collect, deleted, present, set_fields, time, update_mask, user};
+use super::{DataArguments, ListArguments, deleted, list_items, present, set_fields, time, update_mask, user};
 use crate::client::{Client, answer};
 use crate::terminal::note;
 
@@ -117,12 +117,11 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn organizations(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request =
-            v1::ListOrganizationsRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.organizations().list_organizations(request)).await?;
-        Ok((page.organizations, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.organizations().list_organizations(ListOrganizationsRequest {
+            filter: list.filter()
+        }) => organizations
+    };
     Ok(View::list(["organization_id", "name", "create_time"], found.await?.iter().map(row).collect()))
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, collect, deleted, pending_review, present, read_text, schema, tag,
+    DataArguments, ItemArguments, ListArguments, deleted, list_items, pending_review, present, read_text, schema, tag,
     time, with_review,
 };
 use crate::client::{Client, answer};
@@ -75,11 +75,9 @@ async fn remove(client: &Client, what: &str) -> Result<View> {
 }
 
 async fn prompts(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListPromptsRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.prompts().list_prompts(request)).await?;
-        Ok((page.prompts, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.prompts().list_prompts(ListPromptsRequest { filter: list.filter() }) => prompts
+    };
     let rows: Vec<Value> = found.await?.iter().map(row).collect();
     Ok(View::list(
         with_review(&["prompt_id", "name", "revision", "schema_revid", "model", "revision_create_time"], &rows),

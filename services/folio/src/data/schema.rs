@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, collect, deleted, parsed, pending_review, present, read_text, time,
+    DataArguments, ItemArguments, ListArguments, deleted, list_items, parsed, pending_review, present, read_text, time,
     update_mask, with_review,
 };
 use crate::client::{Client, answer};
@@ -85,11 +85,9 @@ async fn remove(client: &Client, what: &str) -> Result<View> {
 }
 
 async fn schemas(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListSchemasRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.schemas().list_schemas(request)).await?;
-        Ok((page.schemas, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.schemas().list_schemas(ListSchemasRequest { filter: list.filter() }) => schemas
+    };
     let rows: Vec<Value> = found.await?.iter().map(row).collect();
     Ok(View::list(with_review(&["schema_id", "name", "revision", "strict", "revision_create_time"], &rows), rows))
 }

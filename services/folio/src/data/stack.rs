@@ -19,7 +19,7 @@ use self::members::{Create, Members, change, make};
 use super::job::word;
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, collect, deleted, job, parsed, present, stack_agent, stack_changes,
+    DataArguments, ItemArguments, ListArguments, deleted, job, list_items, parsed, present, stack_agent, stack_changes,
     stack_text, tag, time,
 };
 use crate::client::{Client, answer};
@@ -234,11 +234,9 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn stacks(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListStacksRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.stacks().list_stacks(request)).await?;
-        Ok((page.stacks, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.stacks().list_stacks(ListStacksRequest { filter: list.filter() }) => stacks
+    };
     let found = found.await?;
     let tags = tag::names_by_id(client, found.iter().any(|stack| stack.rule.is_some())).await?;
     let rows = found.iter().map(shown).collect();
@@ -290,17 +288,11 @@ async fn start(client: &Client, fill: &Fill) -> Result<View> {
 async fn list_rows(client: &Client, rows: &Rows) -> Result<View> {
     let stack = find(client, &rows.stack).await?;
     let filter = if rows.waiting { "waiting:true" } else { "" };
-    let found = collect(rows.limit, async |page_size, page_token| {
-        let request = v1::ListStackRowsRequest {
-            stack_id: stack.stack_id.clone(),
-            page_size,
-            page_token,
-            filter: filter.to_owned(),
-            ..Default::default()
-        };
-        let page = answer(client.stacks().list_stack_rows(request)).await?;
-        Ok((page.rows, page.next_page_token))
-    });
+    let found = list_items! {
+        rows.limit, client.stacks().list_stack_rows(ListStackRowsRequest {
+            stack_id: stack.stack_id.clone(), filter: filter.to_owned()
+        }) => rows
+    };
     let rows: Vec<Value> = found.await?.iter().map(row).collect();
     let table = stack_text::rows(&stack.columns, &rows);
     let view = View::list(["document", "values", "missing_columns", "waiting"], rows);

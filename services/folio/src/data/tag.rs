@@ -8,7 +8,7 @@ use folio_types::TagId;
 use serde_json::{Value, json};
 
 use super::output::View;
-use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, time};
+use super::{DataArguments, ItemArguments, ListArguments, deleted, list_items, present, time};
 use crate::client::{Client, answer};
 use crate::names::{self, Choice};
 
@@ -53,11 +53,7 @@ async fn remove(client: &Client, what: &str) -> Result<View> {
 }
 
 async fn tags(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListTagsRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.tags().list_tags(request)).await?;
-        Ok((page.tags, page.next_page_token))
-    });
+    let found = list_items!(list.limit, client.tags().list_tags(ListTagsRequest { filter: list.filter() }) => tags);
     Ok(View::list(["tag_id", "name", "color", "description"], found.await?.iter().map(row).collect()))
 }
 
