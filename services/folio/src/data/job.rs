@@ -126,9 +126,20 @@ async fn show(client: &Client, job_id: String) -> Result<View> {
     view(answer(client.jobs().get_job(v1::GetJobRequest { job_id })).await?.job)
 }
 
+/// Shows the job that a command created: at once if `no_wait`, otherwise until it ends. `effect`: the effect of the job, for the note
+/// that it continues without the command.
+pub(super) async fn follow(client: &Client, created: Option<v1::Job>, no_wait: bool, effect: &str) -> Result<View> {
+    let created = present(created)?;
+    if no_wait {
+        return view(Some(created));
+    }
+    note(&format!("job {} {effect}, also if this command ends", created.job_id));
+    watch(client, created.job_id).await
+}
+
 /// Shows the progress of a job until it ends: a bar on a terminal, otherwise a line for each change. A failed job is a failure, and so is
 /// a job with failed items.
-pub(super) async fn watch(client: &Client, job_id: String) -> Result<View> {
+async fn watch(client: &Client, job_id: String) -> Result<View> {
     let line = std::io::stderr().is_terminal().then(|| Progress::stderr().line(&job_id));
     let report = |job: &v1::Job, state: &str| match &line {
         Some(line) => line.count(job.done_items + job.failed_items, job.total_items, state),
@@ -213,7 +224,7 @@ async fn items(client: &Client, list: &Items) -> Result<View> {
 }
 
 /// Returns a job of a response.
-pub(super) fn view(job: Option<v1::Job>) -> Result<View> {
+fn view(job: Option<v1::Job>) -> Result<View> {
     let job = present(job)?;
     Ok(View::one(row(&job)).text(text(&job)))
 }

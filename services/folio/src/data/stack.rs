@@ -24,7 +24,6 @@ use super::{
 };
 use crate::client::{Client, answer};
 use crate::names::Choice;
-use crate::terminal::note;
 use crate::{documents, names};
 
 #[derive(Debug, clap::Subcommand)]
@@ -275,14 +274,8 @@ async fn start(client: &Client, fill: &Fill) -> Result<View> {
     let stack_id = id(client, &fill.stack, names::choose).await?;
     let request =
         v1::FillStackRequest { stack_id, model: fill.model.clone(), credit_budget: fill.budget, ..Default::default() };
-    let created = present(answer(client.stacks().fill_stack(request)).await?.job)?;
-    match fill.no_wait {
-        true => job::view(Some(created)),
-        false => {
-            note(&format!("job {} fills the rows, also if this command ends", created.job_id));
-            job::watch(client, created.job_id).await
-        }
-    }
+    let created = answer(client.stacks().fill_stack(request)).await?.job;
+    job::follow(client, created, fill.no_wait, "fills the rows").await
 }
 
 async fn list_rows(client: &Client, rows: &Rows) -> Result<View> {
