@@ -4,7 +4,7 @@
 //! if the field equals the value. A value with whitespace is written in double quotes, in which `\"` is a quote and
 //! `\\` a backslash. This is a subset of AIP-160: no `OR`, no `NOT`, no comparison by order.
 
-use folio_types::{Error, Result, limits};
+use folio_types::{DocumentId, Error, Result, limits};
 
 /// Maximum size of a filter.
 // proto: docs/api.md "at most {} KiB"
@@ -131,6 +131,27 @@ pub fn name_search(text: &str) -> Result<Option<String>> {
         }
     }
     Ok(name)
+}
+
+/// Parses the filter of a list with the fields `state` and `document`. `from_name` returns the state with a name, and `names` are all
+/// names. None: the filter lacks the condition.
+pub(crate) fn state_and_document<S>(
+    text: &str,
+    names: &[&str],
+    from_name: impl Fn(&str) -> Option<S>,
+) -> Result<(Option<S>, Option<DocumentId>)> {
+    let (mut state, mut document) = (None, None);
+    for condition in parse(text)? {
+        match condition.field.as_str() {
+            "state" => {
+                let named = from_name(&condition.value);
+                set_once(&mut state, &condition, condition.one_of(named, names)?)?;
+            }
+            "document" => set_once(&mut document, &condition, condition.id()?)?,
+            _ => return Err(unknown_field(&condition, "state and document")),
+        }
+    }
+    Ok((state, document))
 }
 
 /// Checks the number of tags in a filter.
