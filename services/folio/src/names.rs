@@ -50,6 +50,16 @@ pub(crate) fn filter(name: &str) -> String {
 /// first.
 pub(crate) type Choice<T> = fn(&str, &str, Vec<T>) -> Result<T>;
 
+/// Returns the item that a name chooses, given the kind, the name, a [`Choice`], and the call of a list with the name of its items.
+macro_rules! chosen {
+    ($kind:literal, $what:ident, $choose:ident, $client:ident.$service:ident().$list:ident($Request:ident) => $items:ident) => {{
+        let (page_size, filter) = ($crate::names::CANDIDATES, $crate::names::filter($what));
+        let request = folio_proto::v1::$Request { page_size, filter, ..Default::default() };
+        $choose($kind, $what, $crate::client::answer($client.$service().$list(request)).await?.$items)
+    }};
+}
+pub(crate) use chosen;
+
 /// Returns the newest item with exactly this name, otherwise the only item whose name contains it. Ignores case.
 pub(crate) fn choose<T: Named>(kind: &str, name: &str, found: Vec<T>) -> Result<T> {
     let labels = labels(&found);

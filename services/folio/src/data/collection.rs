@@ -13,7 +13,7 @@ use super::{
     DataArguments, ItemArguments, ListArguments, deleted, list_items, present, set_fields, tag, time, update_mask,
 };
 use crate::client::{Client, answer};
-use crate::names::{self, Choice};
+use crate::names::{self, Choice, chosen};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -200,10 +200,8 @@ async fn id(client: &Client, what: &str, choose: Choice<v1::Collection>) -> Resu
     if what.parse::<CollectionId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let filter = names::filter(what);
-    let request = v1::ListCollectionsRequest { page_size: names::CANDIDATES, filter, ..Default::default() };
-    let found = answer(client.collections().list_collections(request)).await?.collections;
-    Ok(choose("collection", what, found)?.collection_id)
+    let chosen = chosen!("collection", what, choose, client.collections().list_collections(ListCollectionsRequest) => collections);
+    Ok(chosen?.collection_id)
 }
 
 /// Returns the ids of collections that are named by ids or names.

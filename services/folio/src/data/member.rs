@@ -11,7 +11,7 @@ use super::{
     DataArguments, ItemArguments, ListArguments, deleted, list_items, present, set_fields, time, update_mask, user,
 };
 use crate::client::{Client, answer};
-use crate::names::{self, Choice};
+use crate::names::{self, Choice, chosen};
 use crate::token::Role;
 
 #[derive(Debug, clap::Subcommand)]
@@ -117,10 +117,8 @@ async fn id(client: &Client, what: &str, choose: Choice<v1::Member>) -> Result<S
     if what.parse::<UserId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let filter = names::filter(what);
-    let request = v1::ListMembersRequest { page_size: names::CANDIDATES, filter, ..Default::default() };
-    let found = answer(client.organizations().list_members(request)).await?.members;
-    Ok(choose("member", what, found)?.user_id)
+    let chosen = chosen!("member", what, choose, client.organizations().list_members(ListMembersRequest) => members);
+    Ok(chosen?.user_id)
 }
 
 fn row(member: &v1::Member) -> Value {

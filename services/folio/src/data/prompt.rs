@@ -13,7 +13,7 @@ use super::{
     time, with_review,
 };
 use crate::client::{Client, answer};
-use crate::names::{self, Choice};
+use crate::names::{self, Choice, chosen};
 use crate::terminal::note;
 
 #[derive(Debug, clap::Subcommand)]
@@ -137,9 +137,8 @@ pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Prompt>) 
     if what == PromptId::BUILT_IN || what.parse::<PromptId>().is_ok() || what.parse::<PromptRevId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let request =
-        v1::ListPromptsRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
-    Ok(choose("prompt", what, answer(client.prompts().list_prompts(request)).await?.prompts)?.prompt_id)
+    let chosen = chosen!("prompt", what, choose, client.prompts().list_prompts(ListPromptsRequest) => prompts);
+    Ok(chosen?.prompt_id)
 }
 
 fn row(prompt: &v1::Prompt) -> Value {

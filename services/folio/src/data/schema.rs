@@ -14,7 +14,7 @@ use super::{
 };
 use crate::client::{Client, answer};
 use crate::documents;
-use crate::names::{self, Choice};
+use crate::names::{self, Choice, chosen};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -176,9 +176,8 @@ pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Schema>) 
     if what.parse::<SchemaId>().is_ok() || what.parse::<SchemaRevId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let request =
-        v1::ListSchemasRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
-    Ok(choose("schema", what, answer(client.schemas().list_schemas(request)).await?.schemas)?.schema_id)
+    let chosen = chosen!("schema", what, choose, client.schemas().list_schemas(ListSchemasRequest) => schemas);
+    Ok(chosen?.schema_id)
 }
 
 fn row(schema: &v1::Schema) -> Value {

@@ -23,7 +23,7 @@ use super::{
     stack_text, tag, time,
 };
 use crate::client::{Client, answer};
-use crate::names::Choice;
+use crate::names::{Choice, chosen};
 use crate::{documents, names};
 
 #[derive(Debug, clap::Subcommand)]
@@ -248,9 +248,8 @@ pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Stack>) -
     if what.parse::<StackId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let request =
-        v1::ListStacksRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
-    Ok(choose("stack", what, answer(client.stacks().list_stacks(request)).await?.stacks)?.stack_id)
+    let chosen = chosen!("stack", what, choose, client.stacks().list_stacks(ListStacksRequest) => stacks);
+    Ok(chosen?.stack_id)
 }
 
 async fn find(client: &Client, what: &str) -> Result<v1::Stack> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::output::View;
 use super::{DataArguments, ItemArguments, ListArguments, deleted, list_items, present, time};
 use crate::client::{Client, answer};
-use crate::names::{self, Choice};
+use crate::names::{self, Choice, chosen};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -73,9 +73,8 @@ pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Tag>) -> 
     if what.parse::<TagId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let request =
-        v1::ListTagsRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
-    Ok(choose("tag", what, answer(client.tags().list_tags(request)).await?.tags)?.tag_id)
+    let chosen = chosen!("tag", what, choose, client.tags().list_tags(ListTagsRequest) => tags);
+    Ok(chosen?.tag_id)
 }
 
 /// Returns the ids of tags that are named by ids or names.
