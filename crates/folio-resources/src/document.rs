@@ -7,7 +7,7 @@ use folio_types::{BlobId, BlobKey, Digest, DocumentId, OrgId, Result, TagId, Tim
 use serde::{Deserialize, Serialize};
 
 use crate::document_part::part_term;
-use crate::resource::common_functions;
+use crate::resource::{changed_function, common_functions};
 use crate::tag_set::{distinct, tag_terms};
 use crate::{Cleanup, Condition, DocumentPart, ListRow, Plan, RefusedPart, Resource, folded};
 
@@ -245,14 +245,7 @@ impl Document {
         BlobKey { org: self.org.clone(), document: self.id.clone(), blob: self.blob.clone() }
     }
 
-    /// Increments the version if the document differs from the stored one.
-    fn changed(mut self, before: &Self, at: Timestamp) -> Self {
-        if self != *before {
-            self.version += 1;
-            self.updated_at = at;
-        }
-        self
-    }
+    changed_function!();
 }
 
 impl Resource for Document {

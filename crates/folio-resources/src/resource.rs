@@ -223,6 +223,20 @@ macro_rules! id_functions {
 }
 pub(crate) use id_functions;
 
+/// Implements `changed`, the end of each change of a resource, for a type with the fields `version` and `updated_at`.
+macro_rules! changed_function {
+    () => {
+        /// Sets the version and the time of the change, unless the resource is equal to the stored one.
+        fn changed(self, before: &Self, at: folio_types::Timestamp) -> Self {
+            match self == *before {
+                true => self,
+                false => Self { version: before.version + 1, updated_at: at, ..self },
+            }
+        }
+    };
+}
+pub(crate) use changed_function;
+
 /// Implements `decided`, the decision of a person, for a kind with the fields `state`, `decided_by` and `decided_at`. `open`: the
 /// state that waits for a decision. `noun`: the kind in errors. `reason`: the reason of the error.
 macro_rules! decided_function {
