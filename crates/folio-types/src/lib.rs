@@ -12,6 +12,7 @@ mod coverage;
 pub mod environment;
 mod error;
 mod etag;
+mod hash;
 #[macro_use]
 mod ids;
 mod ingestion;
@@ -40,6 +41,7 @@ pub use coverage::{Coverage, INCOMPLETE_PAGES_MAX, counted};
 pub use environment::{Environment, System};
 pub use error::{Code, Error, FieldViolation, Reason, Result};
 pub use etag::Etag;
+pub use hash::{hash_parts, uuid_of_parts};
 pub use ids::*;
 pub use ingestion::IngestionMode;
 pub use jiff::Timestamp;
