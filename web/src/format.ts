@@ -19,8 +19,8 @@ export function formatNumber(value: bigint | number): string {
 }
 
 /** Returns a number with its noun, such as `1 passage` or `2 passages`. */
-export function formatCount(count: number, noun: string): string {
-  return `${formatNumber(count)} ${noun}${count === 1 ? "" : "s"}`;
+export function formatCount(count: bigint | number, noun: string): string {
+  return `${formatNumber(count)} ${noun}${Number(count) === 1 ? "" : "s"}`;
 }
 
 /** Returns a date with its time. Empty: no time. */

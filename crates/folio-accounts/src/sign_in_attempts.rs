@@ -90,28 +90,11 @@ impl SignInAttempts {
 
 #[cfg(test)]
 mod tests {
-    use async_trait::async_trait;
-    use folio_storage::{Rate, SharedOptions};
+    use folio_storage::SharedOptions;
+    use folio_storage_conformance::faults::UnavailableRates;
     use folio_types::System;
 
     use super::*;
-
-    struct UnavailableStore;
-
-    #[async_trait]
-    impl RateStore for UnavailableStore {
-        async fn take(&self, _: &OrgId, _: &str, _: Rate, _: u32) -> Result<RateDecision> {
-            Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"))
-        }
-
-        async fn count(&self, _: &OrgId, _: &str, _: WindowLimit) -> Result<RateDecision> {
-            Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"))
-        }
-
-        async fn uncount(&self, _: &OrgId, _: &str) -> Result<()> {
-            Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"))
-        }
-    }
 
     fn memory() -> Arc<dyn RateStore> {
         folio_storage_memory::shared_stores(Arc::new(System), SharedOptions::default()).rates
@@ -144,6 +127,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_counts_alone_while_the_shared_store_is_unavailable() {
-        check(&[SignInAttempts::new(Arc::new(UnavailableStore), Arc::new(System))]).await;
+        check(&[SignInAttempts::new(Arc::new(UnavailableRates), Arc::new(System))]).await;
     }
 }

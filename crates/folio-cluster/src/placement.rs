@@ -6,8 +6,7 @@
 //! restarted node gets its threads back.
 
 use folio_storage::ClusterNode;
-use folio_types::OrgId;
-use sha2::{Digest as _, Sha256};
+use folio_types::{OrgId, hash_parts};
 
 folio_types::with_defaults! {
     /// Upper bound of a node's load relative to the mean.
@@ -56,12 +55,7 @@ pub fn place_regardless_of_load<'a>(org: &OrgId, id: &str, members: &'a [Cluster
 }
 
 fn score(org: &OrgId, id: &str, address: &str) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for part in [org.as_str(), id, address] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash.finalize().into()
+    hash_parts([org.as_str(), id, address])
 }
 
 #[cfg(test)]

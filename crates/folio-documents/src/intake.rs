@@ -203,35 +203,15 @@ pub(crate) async fn record_refused(
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::TextState;
+    use folio_resources::NewDocument;
     use folio_types::{BlobId, Timestamp, UserId};
 
     use super::*;
 
     fn mail() -> Document {
-        Document {
-            id: DocumentId::derive(&["mail"]),
-            org: OrgId::derive(&["org"]),
-            name: "a.eml".to_owned(),
-            media_type: "message/rfc822".to_owned(),
-            size: 1,
-            sha256: String::new(),
-            blob: BlobId::derive(&["blob"]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            refused_parts: Vec::new(),
-            tags: Vec::new(),
-            metadata: std::collections::BTreeMap::new(),
-            state: TextState::Processing,
-            pages: 0,
-            text_generation: None,
-            created_by: UserId::derive(&["user"]),
-            created_at: Timestamp::UNIX_EPOCH,
-            updated_at: Timestamp::UNIX_EPOCH,
-            version: 1,
-        }
+        let (id, org, user) = (DocumentId::derive(&["mail"]), OrgId::derive(&["org"]), UserId::derive(&["user"]));
+        let file = NewDocument::file("a.eml", "message/rfc822", b"x", BlobId::derive(&["blob"]));
+        Document::uploaded(id, org, &file, user, Timestamp::UNIX_EPOCH)
     }
 
     fn candidate(position: u32, path: &str, sha256: &str, media_type: &'static str) -> Candidate {

@@ -10,7 +10,7 @@
 //! the parent computes the same next step, and a lost notice or a second owner starts no child twice.
 
 use folio_types::message::Usage;
-use folio_types::{BudgetPart, CallId, GroupId, Reason, ThreadId, Timestamp, limits, named_enum};
+use folio_types::{BudgetPart, CallId, GroupId, Reason, ThreadId, Timestamp, limits, named_enum, truncate_bytes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -246,11 +246,13 @@ impl Group {
                     Some(tool) => ("tool", tool),
                     None => ("agent", &task.profile),
                 };
+                let mut summary = end.summary.clone();
+                truncate_bytes(&mut summary, longest, TRUNCATION_NOTE);
                 json!({
                     "task": number,
                     performer.0: performer.1,
                     "status": end.status.as_str(),
-                    "summary": shortened(&end.summary, longest),
+                    "summary": summary,
                     "thread_id": task.thread.as_str(),
                 })
             })
@@ -264,15 +266,6 @@ impl GroupTask {
         let Self { thread, profile, tool, .. } = self;
         TaskView { number, agent: profile.clone(), tool: tool.clone(), thread: thread.clone() }
     }
-}
-
-fn shortened(text: &str, longest: usize) -> String {
-    if text.len() <= longest {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary(longest.saturating_sub(TRUNCATION_NOTE.len()));
-    let (kept, _) = text.split_at(end);
-    format!("{kept}{TRUNCATION_NOTE}")
 }
 
 /// Returns the number of child turns that each of `tasks` children of a turn may start. The rest remains with the turn.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sha2::{Digest as _, Sha256};
-use uuid::Uuid;
+use folio_types::uuid_of_parts;
 
 mod generated {
     #![allow(unreachable_pub, dead_code, clippy::all, reason = "generated code")]
@@ -89,16 +88,7 @@ pub(crate) fn get_texts(payload: &Payload, key: &str) -> Option<Vec<String>> {
 
 /// Returns the id of a point, which follows from the parts of its identity.
 pub(crate) fn point_id(parts: &[&str]) -> PointId {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    let mut bytes = [0u8; 16];
-    for (to, from) in bytes.iter_mut().zip(hash.finalize()) {
-        *to = from;
-    }
-    let uuid = Uuid::new_v8(bytes).to_string();
+    let uuid = uuid_of_parts(parts).to_string();
     PointId { point_id_options: Some(point_id::PointIdOptions::Uuid(uuid)) }
 }
 

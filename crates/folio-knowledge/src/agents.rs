@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use folio_history::command::ChatCommand;
 use folio_history::job::JobHeader;
 use folio_passages::Context;
-use folio_resources::{Document, SectionId, TermSearch, TextId, TextState};
+use folio_resources::{Document, TermSearch, TextId, TextState};
 use folio_tools::images::{DescribeCall, describe_images, stored_summaries};
 use folio_tools::ingestion::{
     ChunkOverrides, GeneratedChunks, IndexCall, NetworkJob, NetworkRun, PassageIngester, SummaryRun,
@@ -75,7 +75,7 @@ async fn stored_context(resources: &ToolResources, document: &Document) -> Resul
     let summaries = document_summaries(resources, document).await?;
     let text = TextId::of(document).ok_or_else(|| Error::internal("a text that is ready has no generation"))?;
     let images = stored_summaries(&resources.stores, document).await?;
-    let id = |number| SectionId { text: text.clone(), number, rest: None }.to_string();
+    let id = |number| text.section(number).to_string();
     let section_summaries: BTreeMap<String, String> =
         summaries.sections.into_iter().map(|(number, summary)| (id(number), summary)).collect();
     Ok(Context { document_summary: summaries.document, section_summaries, images, ..Context::default() })

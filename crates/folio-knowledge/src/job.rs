@@ -258,10 +258,9 @@ impl JobKind for IngestionJobs {
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::{DocumentChange, NewDocument, Resource as _, TextState, text_record_of};
+    use folio_resources::{NewDocument, TextState, text_record_of};
     use folio_storage::value::PassageHead;
-    use folio_types::BlobId;
-    use folio_types::op::{Expected, Write};
+    use folio_types::{BlobId, UserId};
 
     use super::*;
 
@@ -270,9 +269,8 @@ mod tests {
     }
 
     fn document() -> Document {
-        let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"])));
-        let write = Write::by_platform(OrgId::derive(&["o"]), "key".parse().unwrap(), at(0), Expected::Absent, create);
-        Document::apply(&DocumentId::derive(&["d"]), &write, None).unwrap().after.unwrap()
+        let file = NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"]));
+        Document::uploaded(DocumentId::derive(&["d"]), OrgId::derive(&["o"]), &file, UserId::platform(), at(0))
     }
 
     #[test]

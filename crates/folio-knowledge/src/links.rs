@@ -133,18 +133,16 @@ async fn collect(resources: &ToolResources, document: &Document) -> Result<LinkC
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::{DocumentChange, FoundLink, NewDocument, Resource as _};
+    use folio_resources::{FoundLink, NewDocument};
     use folio_storage::value::StoredSegment;
-    use folio_types::op::{Expected, Write};
-    use folio_types::{BlobId, Timestamp};
+    use folio_types::{BlobId, Timestamp, UserId};
 
     use super::*;
 
     fn document(name: &str) -> Document {
         let new = NewDocument::file(name, "text/plain", b"x", BlobId::derive(&[name]));
-        let (org, create) = (OrgId::derive(&["org"]), DocumentChange::Create(new));
-        let write = Write::by_platform(org, "key".parse().unwrap(), Timestamp::UNIX_EPOCH, Expected::Absent, create);
-        Document::apply(&DocumentId::derive(&[name]), &write, None).unwrap().after.unwrap()
+        let (id, org) = (DocumentId::derive(&[name]), OrgId::derive(&["org"]));
+        Document::uploaded(id, org, &new, UserId::platform(), Timestamp::UNIX_EPOCH)
     }
 
     fn reference(page: u32, anchor: &str, target: &str) -> CrossReference {
@@ -157,17 +155,9 @@ mod tests {
 
     fn passage(page: u32, text: &str) -> StoredPassage {
         StoredPassage {
-            number: 0,
-            text: text.to_owned(),
-            padding: String::new(),
-            section_id: String::new(),
-            section_titles: Vec::new(),
             source_page: page,
             segments: vec![StoredSegment { text_start: 0, page, start: 0, end: 1, is_verbatim: true }],
-            tokens: 1,
-            language: None,
-            metadata_pairs: Vec::new(),
-            vectors: Vec::new(),
+            ..StoredPassage::of_text(0, text)
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use folio_passages::{Block, Section, Span, TableRow};
-use folio_resources::{Document, Outline, SectionId, Table, TextId, TextPosition, words};
+use folio_resources::{Document, Outline, Table, TextId, TextPosition, words};
 use folio_storage::Stores;
 use folio_tools::sections::OutlineCache;
 use folio_types::{Error, Reason, Result};
@@ -76,7 +76,7 @@ fn sections(text: &TextId, outline: &Outline, pages: &[Page]) -> Vec<Section> {
             title_path.push(section.title.clone());
         }
         paths.insert(section.number, title_path.clone());
-        let id = SectionId { text: text.clone(), number: section.number, rest: None };
+        let id = text.section(section.number);
         found.push(Section { id: id.to_string(), title_path, blocks: Vec::new() });
     }
     for page in pages {
@@ -182,17 +182,15 @@ impl Chars<'_> {
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::{DocumentChange, Heading, NewDocument, Resource as _, TextState};
-    use folio_types::op::{Expected, Write};
-    use folio_types::{BlobId, DocumentId, OrgId, Timestamp};
+    use folio_resources::{Heading, NewDocument, SectionId, TextState};
+    use folio_types::{BlobId, DocumentId, OrgId, Timestamp, UserId};
 
     use super::*;
 
     fn text_id() -> TextId {
-        let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"])));
-        let at = Timestamp::constant(1_790_000_000, 0);
-        let write = Write::by_platform(OrgId::derive(&["o"]), "key".parse().unwrap(), at, Expected::Absent, create);
-        let document = Document::apply(&DocumentId::derive(&["d"]), &write, None).unwrap().after.unwrap();
+        let (id, org, at) = (DocumentId::derive(&["d"]), OrgId::derive(&["o"]), Timestamp::constant(1_790_000_000, 0));
+        let file = NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["b"]));
+        let document = Document::uploaded(id, org, &file, UserId::platform(), at);
         TextId::of(&Document { state: TextState::Ready, text_generation: Some(at), ..document }).unwrap()
     }
 

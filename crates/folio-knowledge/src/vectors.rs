@@ -152,19 +152,7 @@ pub(crate) mod tests {
 
     pub(crate) fn passage(number: u32, text: &str, spaces: &[&str]) -> StoredPassage {
         let vector = |space: &&str| StoredVector { space: (*space).to_owned(), values: vec![1.0] };
-        StoredPassage {
-            number,
-            text: text.to_owned(),
-            padding: String::new(),
-            section_id: "s".to_owned(),
-            section_titles: Vec::new(),
-            source_page: 1,
-            segments: Vec::new(),
-            tokens: 1,
-            language: None,
-            metadata_pairs: Vec::new(),
-            vectors: spaces.iter().map(vector).collect(),
-        }
+        StoredPassage { vectors: spaces.iter().map(vector).collect(), ..StoredPassage::of_text(number, text) }
     }
 
     fn target(space: &str) -> Target {

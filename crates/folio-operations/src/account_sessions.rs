@@ -77,7 +77,7 @@ impl Operation for EndAccountSession {
     outcome_as_json!();
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<()>> {
-        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("session", &self.session_id))
+        AuditRecord::of_input(self).map(|record| record.target("session", &self.session_id))
     }
 
     async fn run(self, context: &Context) -> Result<()> {

@@ -1,6 +1,5 @@
 //! Account tokens: access tokens of a user over all its organizations. They belong to `AccountService`.
 
-use folio_resources::audit::AuditTarget;
 use folio_resources::{ACCOUNT_TOKENS_MAX, NewToken, TokenFilter, TokenRecord};
 use folio_types::access::Scope;
 use folio_types::{Error, Reason, Result, Role, TokenId};
@@ -37,8 +36,7 @@ impl Operation for CreateAccountToken {
     outcome_as_json!();
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<CreatedToken>> {
-        let record = AuditRecord::of_input(serde_json::to_value(self))?;
-        Ok(record.target_of(|created: &CreatedToken| AuditTarget::new("token", &created.record.id)))
+        Ok(AuditRecord::of_input(self)?.target_of(CreatedToken::audit_target))
     }
 
     async fn run(self, context: &Context) -> Result<CreatedToken> {
@@ -96,7 +94,7 @@ impl Operation for RevokeAccountToken {
     outcome_as_json!();
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<()>> {
-        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("token", &self.token_id))
+        AuditRecord::of_input(self).map(|record| record.target("token", &self.token_id))
     }
 
     async fn run(self, context: &Context) -> Result<()> {

@@ -9,7 +9,6 @@ use folio_types::page::Order;
 use folio_types::{Error, OrgId, Result, Role, UserId, limits};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
-use serde_json::json;
 
 use crate::account_sessions;
 use crate::account_tokens;
@@ -65,7 +64,7 @@ impl Operation for UpdateAccount {
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<User>> {
         self.name.as_ref().map_or(Ok(()), |name| check_name("name", name))?;
-        Ok(AuditRecord::new(json!({})).target("user", &context.principal().user))
+        Ok(AuditRecord::of_own_user(context))
     }
 
     async fn run(self, context: &Context) -> Result<User> {
@@ -87,7 +86,7 @@ impl Operation for DeleteAccount {
     outcome_as_json!();
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<()>> {
-        Ok(AuditRecord::new(json!({})).target("user", &context.principal().user))
+        Ok(AuditRecord::of_own_user(context))
     }
 
     async fn run(self, context: &Context) -> Result<()> {

@@ -1,9 +1,11 @@
 //! The audit log of recorded operations: an entry before the change and one after it.
 
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget, RedactedArguments};
+use folio_resources::{Resource as _, User};
 use folio_storage::AuditStore;
 use folio_types::{Code, Environment, Error, OrgId, Reason, Result, UserId};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::declaration::Declaration;
@@ -35,10 +37,16 @@ impl<T> AuditRecord<T> {
         Self { arguments, other_org: None, target: Box::new(|_| None), created_org: None }
     }
 
-    pub(crate) fn of_input(arguments: serde_json::Result<Value>) -> Result<Self> {
+    /// Records the serialized input of an operation as its arguments.
+    pub(crate) fn of_input(input: &impl Serialize) -> Result<Self> {
         let unserializable =
             |error| Error::internal(format!("the input of an operation cannot be serialized: {error}"));
-        arguments.map(Self::new).map_err(unserializable)
+        serde_json::to_value(input).map(Self::new).map_err(unserializable)
+    }
+
+    /// Records a change of the caller's own user, without arguments.
+    pub(crate) fn of_own_user(context: &Context) -> Self {
+        Self::new(json!({})).target(User::KIND, &context.principal().user)
     }
 
     /// Sets the changed resource, if it is known before the change.

@@ -231,6 +231,16 @@ mod tests {
     }
 
     #[test]
+    fn a_caller_without_scopes_covers_all_of_them() {
+        let &[one, other, ..] = Scope::ALL else { panic!("fewer than two scopes") };
+        for (scopes, covered) in [(vec![], [true, true]), (vec![one], [true, false]), (vec![one, other], [true, true])]
+        {
+            let caller = Caller { scopes, ..Caller::anonymous() };
+            assert_eq!([one, other].map(|scope| caller.covers(scope)), covered);
+        }
+    }
+
+    #[test]
     fn a_caller_without_a_credential_runs_public_operations_only() {
         let anonymous = Caller::anonymous();
         assert_eq!(refusal(&anonymous, SERVICE.change("SignIn").access(Access::Public)), None);

@@ -7,7 +7,7 @@ use folio_resources::{
 };
 use folio_types::op::{Expected, OpState, WriteOutcome};
 use folio_types::page::PageRequest;
-use folio_types::{DocumentId, Error, Etag, Reason, Result, Role, Timestamp, limits};
+use folio_types::{Error, Etag, Reason, Result, Role, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -20,9 +20,6 @@ use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, SortKeys};
 use crate::operation::{Operation, get_operation, outcome_as_json};
 use crate::waiting_items::WaitingItem;
 
-/// Maximum number of questions that a stream of the inbox follows.
-// proto: WatchInboxResponse "at most {} dictionary questions"
-const FOLLOWED_MAX: usize = 100;
 /// Maximum number of attempts to write an entry while other requests change it.
 const ATTEMPTS: u32 = 5;
 
@@ -47,25 +44,13 @@ impl Operation for ListDictionaryQuestions {
 }
 
 fn question_filter(text: &str) -> Result<DictionaryQuestionFilter> {
-    let (mut state, mut document): (Option<QuestionState>, Option<DocumentId>) = (None, None);
-    for condition in filter::parse(text)? {
-        match condition.field.as_str() {
-            "state" => {
-                let named = QuestionState::from_name(&condition.value);
-                filter::set_once(&mut state, &condition, condition.one_of(named, &QuestionState::names())?)?;
-            }
-            "document" => filter::set_once(&mut document, &condition, condition.id()?)?,
-            _ => return Err(filter::unknown_field(&condition, "state and document")),
-        }
-    }
+    let (state, document) = filter::state_and_document(text, &QuestionState::names(), QuestionState::from_name)?;
     let any_state = state.into_iter().collect();
     Ok(DictionaryQuestionFilter { document, any_state, ..DictionaryQuestionFilter::default() })
 }
 
 impl WaitingItem for DictionaryQuestion {
     type Resource = Self;
-
-    const FOLLOWED_ITEMS: usize = FOLLOWED_MAX;
 
     fn filter(created: Option<CreationPeriod>) -> DictionaryQuestionFilter {
         let any_state = vec![QuestionState::Open];
@@ -243,6 +228,8 @@ impl Operation for DismissDictionaryQuestion {
 
 #[cfg(test)]
 mod tests {
+    use folio_types::DocumentId;
+
     use super::*;
 
     #[test]

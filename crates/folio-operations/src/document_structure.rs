@@ -62,11 +62,7 @@ impl StructurePages {
     /// Returns the id of the section that contains a table.
     pub fn section_of(&self, (page, table): &(u32, Table)) -> Option<SectionId> {
         let position = TextPosition { page: *page, word: table.word };
-        self.outline.section_at(position).map(|section| self.section_id(section.number))
-    }
-
-    pub fn section_id(&self, number: u32) -> SectionId {
-        SectionId { text: self.text.clone(), number, rest: None }
+        self.outline.section_at(position).map(|section| self.text.section(section.number))
     }
 
     /// Returns the number of the first page after the pages. None: no page follows.

@@ -144,7 +144,7 @@ fn changes(before: Option<&DocumentState>, after: &DocumentState, has_extraction
 
 #[cfg(test)]
 mod tests {
-    use folio_resources::{ExtractionReport, FieldLog, TextState};
+    use folio_resources::{ExtractionReport, FieldLog, NewDocument, TextState};
     use folio_types::{BlobId, PromptId, PromptRevId, Timestamp, UserId};
     use serde_json::Value;
 
@@ -152,29 +152,9 @@ mod tests {
     use crate::followed_list::Followed;
 
     fn document(state: TextState) -> Document {
-        Document {
-            id: DocumentId::derive(&["document"]),
-            org: OrgId::derive(&["org"]),
-            name: "a.txt".to_owned(),
-            media_type: "text/plain".to_owned(),
-            size: 1,
-            sha256: String::new(),
-            blob: BlobId::derive(&["blob"]),
-            is_protected: false,
-            has_auto_create: false,
-            auto_create_budget: None,
-            part: None,
-            refused_parts: Vec::new(),
-            tags: Vec::new(),
-            metadata: BTreeMap::new(),
-            state,
-            pages: 1,
-            text_generation: None,
-            created_by: UserId::derive(&["user"]),
-            created_at: Timestamp::UNIX_EPOCH,
-            updated_at: Timestamp::UNIX_EPOCH,
-            version: 1,
-        }
+        let (id, org, user) = (DocumentId::derive(&["document"]), OrgId::derive(&["org"]), UserId::derive(&["user"]));
+        let file = NewDocument::file("a.txt", "text/plain", b"x", BlobId::derive(&["blob"]));
+        Document { state, pages: 1, ..Document::uploaded(id, org, &file, user, Timestamp::UNIX_EPOCH) }
     }
 
     fn extraction(name: &str, version: u64) -> Extraction {

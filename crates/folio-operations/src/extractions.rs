@@ -123,7 +123,7 @@ impl Operation for RunExtraction {
             let planned = extraction::plan(&resources, run).await?;
             if !planned.is_job() {
                 let extracted = planned.run().await?;
-                request.create::<Extraction>(stores, ExtractionChange::Create(Box::new(extracted.into_new()))).await?;
+                request.create::<Extraction>(stores, ExtractionChange::Create(Box::new(extracted.extraction))).await?;
                 return context.find(&id).await.map(|found| ExtractionRun::Extracted(Box::new(found)));
             }
             // Recorded before the job is created, so that a repeated request cannot extract the document itself.

@@ -4,7 +4,7 @@
 //! if the field equals the value. A value with whitespace is written in double quotes, in which `\"` is a quote and
 //! `\\` a backslash. This is a subset of AIP-160: no `OR`, no `NOT`, no comparison by order.
 
-use folio_types::{Error, Result, limits};
+use folio_types::{DocumentId, Error, Result, limits};
 
 /// Maximum size of a filter.
 // proto: docs/api.md "at most {} KiB"
@@ -116,6 +116,11 @@ pub fn set_text(part: &mut Option<String>, whole: &mut Option<String>, condition
     }
 }
 
+/// Returns a text as a value of a filter, in double quotes.
+pub fn quote(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
 /// Parses the filter of a list whose only field is `name`, with a part of the name. None: the filter is empty.
 pub fn name_search(text: &str) -> Result<Option<String>> {
     let mut name = None;
@@ -126,6 +131,27 @@ pub fn name_search(text: &str) -> Result<Option<String>> {
         }
     }
     Ok(name)
+}
+
+/// Parses the filter of a list with the fields `state` and `document`. `from_name` returns the state with a name, and `names` are all
+/// names. None: the filter lacks the condition.
+pub(crate) fn state_and_document<S>(
+    text: &str,
+    names: &[&str],
+    from_name: impl Fn(&str) -> Option<S>,
+) -> Result<(Option<S>, Option<DocumentId>)> {
+    let (mut state, mut document) = (None, None);
+    for condition in parse(text)? {
+        match condition.field.as_str() {
+            "state" => {
+                let named = from_name(&condition.value);
+                set_once(&mut state, &condition, condition.one_of(named, names)?)?;
+            }
+            "document" => set_once(&mut document, &condition, condition.id()?)?,
+            _ => return Err(unknown_field(&condition, "state and document")),
+        }
+    }
+    Ok((state, document))
 }
 
 /// Checks the number of tags in a filter.
@@ -277,8 +303,7 @@ mod tests {
 
         #[test]
         fn any_value_can_be_quoted(value in "\\PC{0,40}") {
-            let text = format!("name:\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""));
-            let conditions = parse(&text).unwrap();
+            let conditions = parse(&format!("name:{}", quote(&value))).unwrap();
             let expected = Condition { field: "name".to_owned(), operator: Operator::Has, value };
             prop_assert_eq!(conditions, [expected]);
         }

@@ -269,7 +269,7 @@ impl Operation for RetryJob {
     outcome_as_job_id!(JobView::find);
 
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<JobView>> {
-        Ok(AuditRecord::of_input(serde_json::to_value(self))?.target_of(JobView::audit_target))
+        Ok(AuditRecord::of_input(self)?.target_of(JobView::audit_target))
     }
 
     async fn run(self, context: &Context) -> Result<JobView> {
@@ -379,7 +379,7 @@ macro_rules! command_operation {
             outcome_as_job_id!(JobView::find);
 
             async fn audit(&self, _context: &Context) -> Result<AuditRecord<JobView>> {
-                Ok(AuditRecord::of_input(serde_json::to_value(self))?.target_of(JobView::audit_target))
+                Ok(AuditRecord::of_input(self)?.target_of(JobView::audit_target))
             }
 
             async fn run(self, context: &Context) -> Result<JobView> {

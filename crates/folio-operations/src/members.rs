@@ -111,7 +111,7 @@ impl Operation for UpdateMember {
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<Member>> {
         self.change().check()?;
-        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("member", &self.user_id))
+        AuditRecord::of_input(self).map(|record| record.target("member", &self.user_id))
     }
 
     async fn run(self, context: &Context) -> Result<Member> {
@@ -135,7 +135,7 @@ impl Operation for RemoveMember {
     outcome_as_json!();
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<()>> {
-        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("member", &self.user_id))
+        AuditRecord::of_input(self).map(|record| record.target("member", &self.user_id))
     }
 
     async fn run(self, context: &Context) -> Result<()> {

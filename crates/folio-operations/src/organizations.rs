@@ -207,8 +207,7 @@ impl Operation for UpdateOrganization {
     outcome_as_json!();
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<Organization>> {
-        AuditRecord::of_input(serde_json::to_value(self))
-            .map(|record| record.target("organization", &context.principal().org))
+        AuditRecord::of_input(self).map(|record| record.target("organization", &context.principal().org))
     }
 
     async fn run(self, context: &Context) -> Result<Organization> {

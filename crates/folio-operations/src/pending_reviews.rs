@@ -6,10 +6,6 @@ use serde::Serialize;
 
 use crate::waiting_items::WaitingItem;
 
-/// Maximum number of extractions that a stream follows.
-// proto: WatchInboxResponse "at most {} field reviews"
-const FOLLOWED_MAX: usize = 100;
-
 /// An extraction that waits for a reviewer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PendingReview {
@@ -30,8 +26,6 @@ pub struct PendingReview {
 
 impl WaitingItem for PendingReview {
     type Resource = Extraction;
-
-    const FOLLOWED_ITEMS: usize = FOLLOWED_MAX;
 
     fn filter(created: Option<CreationPeriod>) -> ExtractionFilter {
         ExtractionFilter { is_waiting_for_review: true, created, ..ExtractionFilter::default() }

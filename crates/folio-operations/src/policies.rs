@@ -70,7 +70,7 @@ impl Operation for SetPolicy {
     async fn audit(&self, context: &Context) -> Result<AuditRecord<Organization>> {
         check(&self.policy)?;
         self.change().check()?;
-        let record = AuditRecord::of_input(serde_json::to_value(self))?;
+        let record = AuditRecord::of_input(self)?;
         Ok(record.target("organization", &context.principal().org))
     }
 

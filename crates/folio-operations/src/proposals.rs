@@ -29,9 +29,6 @@ service! {
     GetProposal, ListProposals, AcceptProposal, RejectProposal, RefineProposal
 }
 
-/// Maximum number of proposals that a stream of the inbox follows.
-// proto: WatchInboxResponse "at most {} proposals"
-const FOLLOWED_MAX: usize = 100;
 const TAG_NAME: &str = "tag_name";
 /// Maximum number of attempts to set the tag of a prompt while other requests change the prompt.
 const ATTEMPTS: u32 = 5;
@@ -57,24 +54,12 @@ impl Operation for ListProposals {
 }
 
 fn proposal_filter(text: &str) -> Result<ProposalFilter> {
-    let (mut state, mut document) = (None, None);
-    for condition in filter::parse(text)? {
-        match condition.field.as_str() {
-            "state" => {
-                let named = ProposalState::from_name(&condition.value);
-                filter::set_once(&mut state, &condition, condition.one_of(named, &ProposalState::names())?)?;
-            }
-            "document" => filter::set_once(&mut document, &condition, condition.id()?)?,
-            _ => return Err(filter::unknown_field(&condition, "state and document")),
-        }
-    }
+    let (state, document) = filter::state_and_document(text, &ProposalState::names(), ProposalState::from_name)?;
     Ok(ProposalFilter { document, any_state: state.into_iter().collect(), ..ProposalFilter::default() })
 }
 
 impl WaitingItem for Proposal {
     type Resource = Self;
-
-    const FOLLOWED_ITEMS: usize = FOLLOWED_MAX;
 
     fn filter(created: Option<CreationPeriod>) -> ProposalFilter {
         ProposalFilter { created, ..open() }

@@ -300,7 +300,7 @@ impl Operation for DeleteProvider {
     }
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<u64>> {
-        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("model_provider", &self.name))
+        AuditRecord::of_input(self).map(|record| record.target("model_provider", &self.name))
     }
 
     async fn run(self, context: &Context) -> Result<u64> {
@@ -330,7 +330,7 @@ impl Operation for SetModelDefaults {
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<u64>> {
         let owner = self.owner.org(context)?;
-        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("model_defaults", owner))
+        AuditRecord::of_input(self).map(|record| record.target("model_defaults", owner))
     }
 
     async fn run(self, context: &Context) -> Result<u64> {
@@ -358,7 +358,7 @@ impl Operation for DiscoverModels {
     }
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<ChangedProvider>> {
-        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("model_provider", &self.name))
+        AuditRecord::of_input(self).map(|record| record.target("model_provider", &self.name))
     }
 
     async fn run(self, context: &Context) -> Result<ChangedProvider> {

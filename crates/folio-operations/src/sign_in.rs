@@ -182,7 +182,7 @@ impl Operation for ChangePassword {
     outcome_as_json!();
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<()>> {
-        Ok(AuditRecord::new(json!({})).target("user", &context.principal().user))
+        Ok(AuditRecord::of_own_user(context))
     }
 
     async fn run(self, context: &Context) -> Result<()> {

@@ -21,10 +21,6 @@ use crate::operation::Operation;
 use crate::stacks::SERVICE;
 use crate::waiting_items::WaitingItem;
 
-/// Maximum number of rows with cells that wait for a decision which a stream follows.
-// proto: WatchInboxResponse "at most {} cell reviews"
-const FOLLOWED_MAX: usize = 100;
-
 /// A row with the name of its document and the columns of its table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RowView {
@@ -231,8 +227,6 @@ pub struct PendingCellReview {
 
 impl WaitingItem for PendingCellReview {
     type Resource = StackRow;
-
-    const FOLLOWED_ITEMS: usize = FOLLOWED_MAX;
 
     fn filter(created: Option<CreationPeriod>) -> StackRowFilter {
         StackRowFilter { is_waiting_for_review: true, created, ..StackRowFilter::default() }

@@ -301,7 +301,7 @@ impl Operation for FillStack {
     outcome_as_job_id!(JobView::find);
 
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<JobView>> {
-        Ok(AuditRecord::of_input(serde_json::to_value(self))?.target_of(JobView::audit_target))
+        Ok(AuditRecord::of_input(self)?.target_of(JobView::audit_target))
     }
 
     async fn run(self, context: &Context) -> Result<JobView> {

@@ -56,14 +56,20 @@ pub struct CreatedToken {
     pub secret: Option<Secret>,
 }
 
+impl CreatedToken {
+    /// Returns the target of the audit entry of a change that has this token as its output.
+    pub(crate) fn audit_target(&self) -> AuditTarget {
+        AuditTarget::new("token", &self.record.id)
+    }
+}
+
 impl Operation for CreateToken {
     const DECLARATION: Declaration = SERVICE.administer("CreateToken");
     type Output = CreatedToken;
     outcome_as_json!();
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<CreatedToken>> {
-        let record = AuditRecord::of_input(serde_json::to_value(self))?;
-        Ok(record.target_of(|created: &CreatedToken| AuditTarget::new("token", &created.record.id)))
+        Ok(AuditRecord::of_input(self)?.target_of(CreatedToken::audit_target))
     }
 
     async fn run(self, context: &Context) -> Result<CreatedToken> {
@@ -181,7 +187,7 @@ impl Operation for RevokeToken {
     outcome_as_json!();
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<()>> {
-        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("token", &self.token_id))
+        AuditRecord::of_input(self).map(|record| record.target("token", &self.token_id))
     }
 
     async fn run(self, context: &Context) -> Result<()> {

@@ -173,7 +173,7 @@ impl Operation for ResetPassword {
     outcome_as_json!();
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<()>> {
-        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target(User::KIND, &self.user_id))
+        AuditRecord::of_input(self).map(|record| record.target(User::KIND, &self.user_id))
     }
 
     async fn run(self, context: &Context) -> Result<()> {
@@ -203,7 +203,7 @@ impl Operation for DeleteUser {
     outcome_as_json!();
 
     async fn audit(&self, _: &Context) -> Result<AuditRecord<()>> {
-        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target(User::KIND, &self.user_id))
+        AuditRecord::of_input(self).map(|record| record.target(User::KIND, &self.user_id))
     }
 
     async fn run(self, context: &Context) -> Result<()> {

@@ -18,15 +18,18 @@ use crate::shared_poller::{KeepAlive, Polls, Schedule, SharedPollers};
 /// Maximum number of resources of one read.
 // proto: none "bounds a read"
 const READ_MAX: usize = 100;
+/// Maximum number of items of each kind that a stream of the inbox follows.
+// proto: WatchInboxResponse "at most {} field reviews"
+// proto: WatchInboxResponse "at most {} proposals"
+// proto: WatchInboxResponse "at most {} dictionary questions"
+// proto: WatchInboxResponse "at most {} cell reviews"
+const FOLLOWED_MAX: usize = 100;
 /// Interval at which the resources of an organization are read.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// An item that waits because of the state of a resource.
 pub(crate) trait WaitingItem: Clone + PartialEq + Send + Sync + 'static {
     type Resource: Resource;
-
-    /// Maximum number of items that a stream follows.
-    const FOLLOWED_ITEMS: usize;
 
     /// Returns the filter of the resources that wait. `created`: only those of this period.
     fn filter(created: Option<CreationPeriod>) -> <Self::Resource as Resource>::Filter;
@@ -99,7 +102,7 @@ pub(crate) fn subscribe<W: WaitingItem>(
         let (store, org) = (store.clone(), of_poller.clone());
         async move {
             let last = last.as_deref().map(Vec::as_slice).unwrap_or_default();
-            let (filter, oldest) = (W::filter(None), (Order::Oldest, W::FOLLOWED_ITEMS));
+            let (filter, oldest) = (W::filter(None), (Order::Oldest, FOLLOWED_MAX));
             followed_list::read(&store, &org, &filter, oldest, last, W::of).await
         }
     };

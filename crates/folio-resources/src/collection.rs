@@ -6,8 +6,8 @@ use folio_types::op::Write;
 use folio_types::{Error, OrgId, Result, TagId, Timestamp, UserId, plain_id};
 use serde::{Deserialize, Serialize};
 
-use crate::resource::common_functions;
-use crate::{Condition, Document, DocumentFilter, ListRow, Plan, Resource, fields};
+use crate::resource::{changed_function, common_functions};
+use crate::{Condition, Document, DocumentFilter, Plan, Resource, fields};
 
 /// Maximum number of collections of an organization. Concurrent creations may exceed it slightly.
 // proto: CollectionService.CreateCollection "at most {} collections"
@@ -105,6 +105,10 @@ pub struct CollectionFilter {
     pub name: Option<String>,
 }
 
+impl Collection {
+    changed_function!();
+}
+
 impl Resource for Collection {
     type Change = CollectionChange;
     type Filter = CollectionFilter;
@@ -113,20 +117,12 @@ impl Resource for Collection {
 
     common_functions!(CollectionId);
 
-    fn label(&self) -> &str {
-        &self.name
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.name)
     }
 
     fn references(&self) -> BTreeSet<String> {
         self.rule.tags.iter().map(ToString::to_string).collect()
-    }
-
-    fn list_row(&self) -> ListRow {
-        ListRow { id: self.id.to_string(), name: self.name.clone(), ..ListRow::default() }
     }
 
     fn conditions(filter: &CollectionFilter) -> Vec<Condition> {
@@ -156,11 +152,7 @@ impl Resource for Collection {
                     metadata: metadata.as_ref().unwrap_or(&before.rule.metadata).clone(),
                 };
                 collection.rule = rule.checked("collection.")?;
-                if collection != before {
-                    collection.version += 1;
-                    collection.updated_at = write.at;
-                }
-                done(collection)
+                done(collection.changed(&before, write.at))
             }
             (CollectionChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),

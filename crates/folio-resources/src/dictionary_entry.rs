@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization as _;
 
 use crate::fields::check_phrase;
-use crate::resource::common_functions;
+use crate::resource::{changed_function, common_functions};
 use crate::{Condition, ListRow, Plan, Resource, fields, folded, term};
 
 /// Maximum length of a term, in characters.
@@ -252,6 +252,8 @@ fn merged<T, K: std::hash::Hash + Eq>(first: Vec<T>, second: Vec<T>, max: usize,
 }
 
 impl DictionaryEntry {
+    changed_function!();
+
     /// Returns true if an agent may replace the meaning: no person entered or confirmed it.
     pub fn is_learnable(&self) -> bool {
         self.provenance != Provenance::Person
@@ -350,22 +352,14 @@ impl Resource for DictionaryEntry {
 
     fn apply(id: &DictionaryEntryId, write: &Write<DictionaryEntryChange>, before: Option<Self>) -> Result<Plan<Self>> {
         let done = |entry: Self| Ok(Plan::stored(entry));
-        let changed = |before: Self, after: Self| match after == before {
-            true => after,
-            false => Self { version: before.version + 1, updated_at: write.at, ..after },
-        };
         match (&write.change, before) {
             (DictionaryEntryChange::Create(new) | DictionaryEntryChange::Learn(new), None) => {
                 done(Self::created(id, write, new))
             }
             (DictionaryEntryChange::Update(patch), Some(before)) => {
-                let after = before.patched(patch);
-                done(changed(before, after))
+                done(before.patched(patch).changed(&before, write.at))
             }
-            (DictionaryEntryChange::Learn(new), Some(before)) => {
-                let after = before.learned(new)?;
-                done(changed(before, after))
-            }
+            (DictionaryEntryChange::Learn(new), Some(before)) => done(before.learned(new)?.changed(&before, write.at)),
             (DictionaryEntryChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),
         }

@@ -9,10 +9,10 @@
 //! document and from a model: they are hostile input.
 
 use folio_types::op::Write;
-use folio_types::{DocumentId, Error, OrgId, Reason, Result, Timestamp, UserId, named_enum, plain_id};
+use folio_types::{DocumentId, OrgId, Reason, Result, Timestamp, UserId, named_enum, plain_id};
 use serde::{Deserialize, Serialize};
 
-use crate::resource::common_functions;
+use crate::resource::{common_functions, decided_function};
 use crate::{Condition, CreationPeriod, ListRow, Plan, Resource, parent_term, term, term_key};
 
 plain_id!(DictionaryQuestionId, "dqn", "dictionary question");
@@ -114,26 +114,9 @@ impl DictionaryQuestion {
         DictionaryQuestionId::derive(&[org.as_str(), document.as_str(), &term_key(term)])
     }
 
-    /// Returns the question after the decision of a person.
-    ///
-    /// # Errors
-    /// `QUESTION_DECIDED` if the question is in another state than [`QuestionState::Open`] and `to`.
-    fn decided(self, write: &Write<DictionaryQuestionChange>, to: QuestionState) -> Result<Self> {
-        match self.state {
-            state if state == to => Ok(self),
-            QuestionState::Open => Ok(Self {
-                state: to,
-                decided_by: Some(write.by.clone()),
-                decided_at: Some(write.at),
-                updated_at: write.at,
-                version: self.version + 1,
-                ..self
-            }),
-            state => {
-                let message = format!("the question is {} and cannot become {}", state.as_str(), to.as_str());
-                Err(Error::precondition(Reason::QuestionDecided, message))
-            }
-        }
+    decided_function! {
+        DictionaryQuestionChange, QuestionState,
+        open: QuestionState::Open, noun: "question", reason: Reason::QuestionDecided
     }
 }
 
@@ -148,10 +131,6 @@ impl Resource for DictionaryQuestion {
     const HAS_PARENT: bool = true;
 
     common_functions!(DictionaryQuestionId);
-
-    fn label(&self) -> &str {
-        ""
-    }
 
     fn parent(&self) -> Option<String> {
         Some(self.document.to_string())
@@ -179,8 +158,7 @@ impl Resource for DictionaryQuestion {
             any_state.iter().map(|state| term(STATE, state.as_str())).collect(),
             any_key.iter().map(|key| term(KEY, key)).collect(),
         ];
-        let any = any.into_iter().filter(|terms| !terms.is_empty()).map(Condition::AnyTerm);
-        any.chain(created.map(Condition::Created)).collect()
+        Condition::any_terms(any).chain(created.map(Condition::Created)).collect()
     }
 
     fn apply(

@@ -7,7 +7,7 @@ use folio_types::{BlobId, BlobKey, Digest, DocumentId, OrgId, Result, TagId, Tim
 use serde::{Deserialize, Serialize};
 
 use crate::document_part::part_term;
-use crate::resource::common_functions;
+use crate::resource::{changed_function, common_functions};
 use crate::tag_set::{distinct, tag_terms};
 use crate::{Cleanup, Condition, DocumentPart, ListRow, Plan, RefusedPart, Resource, folded};
 
@@ -213,19 +213,39 @@ pub struct DocumentFilter {
 }
 
 impl Document {
+    /// Returns the document of a new file, whose text was not read.
+    pub fn uploaded(id: DocumentId, org: OrgId, new: &NewDocument, by: UserId, at: Timestamp) -> Self {
+        Self {
+            id,
+            org,
+            name: new.name.clone(),
+            media_type: new.media_type.clone(),
+            size: new.size,
+            sha256: new.sha256.clone(),
+            blob: new.blob.clone(),
+            is_protected: new.is_protected,
+            has_auto_create: new.has_auto_create,
+            auto_create_budget: new.auto_create_budget,
+            part: new.part.clone(),
+            refused_parts: Vec::new(),
+            tags: distinct(&new.tags),
+            metadata: new.metadata.clone(),
+            state: TextState::Uploaded,
+            pages: 0,
+            text_generation: None,
+            created_by: by,
+            created_at: at,
+            updated_at: at,
+            version: 1,
+        }
+    }
+
     /// Returns the key of the blob with the bytes of the file.
     pub fn blob_key(&self) -> BlobKey {
         BlobKey { org: self.org.clone(), document: self.id.clone(), blob: self.blob.clone() }
     }
 
-    /// Increments the version if the document differs from the stored one.
-    fn changed(mut self, before: &Self, at: Timestamp) -> Self {
-        if self != *before {
-            self.version += 1;
-            self.updated_at = at;
-        }
-        self
-    }
+    changed_function!();
 }
 
 impl Resource for Document {
@@ -281,29 +301,9 @@ impl Resource for Document {
     fn apply(id: &DocumentId, write: &Write<DocumentChange>, before: Option<Self>) -> Result<Plan<Self>> {
         let done = |document: Self| Ok(Plan::stored(document));
         match (&write.change, before) {
-            (DocumentChange::Create(new), None) => done(Self {
-                id: id.clone(),
-                org: write.org.clone(),
-                name: new.name.clone(),
-                media_type: new.media_type.clone(),
-                size: new.size,
-                sha256: new.sha256.clone(),
-                blob: new.blob.clone(),
-                is_protected: new.is_protected,
-                has_auto_create: new.has_auto_create,
-                auto_create_budget: new.auto_create_budget,
-                part: new.part.clone(),
-                refused_parts: Vec::new(),
-                tags: distinct(&new.tags),
-                metadata: new.metadata.clone(),
-                state: TextState::Uploaded,
-                pages: 0,
-                text_generation: None,
-                created_by: write.by.clone(),
-                created_at: write.at,
-                updated_at: write.at,
-                version: 1,
-            }),
+            (DocumentChange::Create(new), None) => {
+                done(Self::uploaded(id.clone(), write.org.clone(), new, write.by.clone(), write.at))
+            }
             (DocumentChange::Update(patch), Some(before)) => {
                 let mut document = before.clone();
                 document.name.clone_from(patch.name.as_ref().unwrap_or(&before.name));

@@ -28,6 +28,11 @@ impl TextId {
         Some(Self { document: document.id.clone(), generation: micros(document.text_generation?) })
     }
 
+    /// Returns the id of a section of the text. `number`: [`Section::number`](crate::Section::number).
+    pub fn section(&self, number: u32) -> SectionId {
+        SectionId { text: self.clone(), number, rest: None }
+    }
+
     /// Checks that the text is the current one of its document.
     ///
     /// # Errors

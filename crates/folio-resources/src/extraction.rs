@@ -159,10 +159,6 @@ impl Resource for Extraction {
 
     common_functions!(ExtractionId);
 
-    fn label(&self) -> &str {
-        ""
-    }
-
     fn parent(&self) -> Option<String> {
         Some(self.document.to_string())
     }

@@ -158,6 +158,11 @@ impl Condition {
         Self::name_search(search).into_iter().chain(name.cloned().map(Self::NameEquals))
     }
 
+    /// Returns a condition for each list of terms of which a row must have at least one. An empty list is no condition.
+    pub(crate) fn any_terms<const N: usize>(lists: [Vec<String>; N]) -> impl Iterator<Item = Self> {
+        lists.into_iter().filter(|terms| !terms.is_empty()).map(Self::AnyTerm)
+    }
+
     /// Resolves a [`Self::SharedTerm`] of this field, given the terms of the other resource.
     pub fn shared(field: &str, terms: &BTreeSet<String>) -> Self {
         let of_field = |found: &&String| found.split_once('/').is_some_and(|(name, _)| name == field);

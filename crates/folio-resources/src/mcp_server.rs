@@ -10,8 +10,8 @@ use folio_types::{Digest, Error, OrgId, Reason, Result, Secret, Timestamp, UserI
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::resource::common_functions;
-use crate::{Condition, ListRow, McpOAuth, NewMcpOAuth, Plan, Resource, SealedKey, fields};
+use crate::resource::{changed_function, common_functions};
+use crate::{Condition, McpOAuth, NewMcpOAuth, Plan, Resource, SealedKey, fields};
 
 // proto: McpServer.name "1 to {} letters"
 const NAME_CHARS: usize = 64;
@@ -118,6 +118,8 @@ pub struct McpServer {
 }
 
 impl McpServer {
+    changed_function!();
+
     /// Returns a tool that agents may call. None: it is unknown or disabled, or the server is disabled.
     pub fn callable(&self, tool: &str) -> Option<&AllowedMcpTool> {
         self.tools.get(tool).filter(|tool| self.enabled && tool.disabled_at.is_none())
@@ -258,16 +260,8 @@ impl Resource for McpServer {
 
     common_functions!(McpServerId);
 
-    fn label(&self) -> &str {
-        &self.name
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.name)
-    }
-
-    fn list_row(&self) -> ListRow {
-        ListRow { id: self.id.to_string(), name: self.name.clone(), ..ListRow::default() }
     }
 
     fn conditions(filter: &McpServerFilter) -> Vec<Condition> {
@@ -276,10 +270,6 @@ impl Resource for McpServer {
 
     fn apply(id: &McpServerId, write: &Write<McpServerChange>, before: Option<Self>) -> Result<Plan<Self>> {
         let done = |server: Self| Ok(Plan::stored(server));
-        let changed = |before: &Self, after: Self| match after == *before {
-            true => after,
-            false => Self { version: before.version + 1, updated_at: write.at, ..after },
-        };
         match (&write.change, before) {
             (McpServerChange::Create { name, url, token, oauth, enabled }, None) => done(Self {
                 id: id.clone(),
@@ -301,14 +291,14 @@ impl Resource for McpServer {
                 server.set_access(url.as_deref(), token.clone(), oauth.clone())?;
                 server.enabled = enabled.unwrap_or(before.enabled);
                 server.tools.clone_from(tools.as_ref().unwrap_or(&before.tools));
-                done(changed(&before, server))
+                done(server.changed(&before, write.at))
             }
             (McpServerChange::Disable { tools }, Some(before)) => {
                 let mut server = before.clone();
                 for (_, tool) in server.tools.iter_mut().filter(|(name, _)| tools.contains(*name)) {
                     tool.disabled_at = tool.disabled_at.or(Some(write.at));
                 }
-                done(changed(&before, server))
+                done(server.changed(&before, write.at))
             }
             (McpServerChange::Call { tool, attempt }, Some(before)) => {
                 if !before.callable(tool).is_some_and(|tool| tool.is_write) {

@@ -12,7 +12,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::{Condition, ListRow, Plan, Resource};
+use crate::{Condition, Plan, Resource};
 
 plain_id!(
     /// The model settings of an owner.
@@ -327,14 +327,6 @@ impl Resource for ModelSettings {
 
     fn created_at(&self) -> Timestamp {
         self.created_at
-    }
-
-    fn label(&self) -> &'static str {
-        ""
-    }
-
-    fn list_row(&self) -> ListRow {
-        ListRow { id: self.id().to_string(), ..ListRow::default() }
     }
 
     fn conditions((): &()) -> Vec<Condition> {

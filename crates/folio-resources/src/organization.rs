@@ -7,7 +7,7 @@ use folio_types::{Error, IngestionMode, OrgId, Reason, Result, Timestamp, limits
 use serde::{Deserialize, Serialize};
 
 use crate::resource::common_functions;
-use crate::{Cleanup, Condition, ListRow, OwnQuotas, Plan, Resource};
+use crate::{Cleanup, Condition, OwnQuotas, Plan, Resource};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Organization {
@@ -131,10 +131,6 @@ impl Resource for Organization {
 
     fn label(&self) -> &str {
         &self.name
-    }
-
-    fn list_row(&self) -> ListRow {
-        ListRow { id: self.id.to_string(), name: self.name.clone(), ..ListRow::default() }
     }
 
     fn conditions(filter: &OrganizationFilter) -> Vec<Condition> {

@@ -152,10 +152,6 @@ impl Resource for Prompt {
     common_functions!(PromptId);
     revision_functions!(REVISION);
 
-    fn label(&self) -> &str {
-        &self.latest.name
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.latest.name)
     }
@@ -206,7 +202,7 @@ impl Resource for Prompt {
     fn conditions(filter: &PromptFilter) -> Vec<Condition> {
         let PromptFilter { name_search, name, any_tag, all_tags, document, schema } = filter;
         let mut conditions: Vec<_> = tag_terms(all_tags).map(|tag| Condition::AnyTerm(vec![tag])).collect();
-        conditions.extend((!any_tag.is_empty()).then(|| Condition::AnyTerm(tag_terms(any_tag).collect())));
+        conditions.extend(Condition::any_terms([tag_terms(any_tag).collect()]));
         let shared = |document: &DocumentId| Condition::SharedTerm { with: document.to_string(), field: "tag" };
         conditions.extend(document.as_ref().map(shared));
         conditions.extend(schema.as_ref().map(|schema| Condition::RefersTo(schema.to_string())));

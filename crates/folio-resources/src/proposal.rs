@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 
 use folio_types::op::Write;
 use folio_types::{
-    DocumentId, Error, ExtractionId, OrgId, PromptId, PromptRevId, ProposalId, Reason, Result, SchemaId, SchemaRevId,
+    DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, ProposalId, Reason, Result, SchemaId, SchemaRevId,
     ThreadId, Timestamp, UserId, named_enum,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::resource::common_functions;
+use crate::resource::{common_functions, decided_function};
 use crate::{Condition, CreationPeriod, ListRow, Plan, Resource, parent_term, term};
 
 /// Maximum length of the reason of a proposal that failed or was skipped, in characters. A longer reason is cut.
@@ -150,26 +150,9 @@ impl Proposal {
         self.resources.as_ref().filter(|_| self.state.is_in_use())
     }
 
-    /// Returns the proposal after the decision of a person.
-    ///
-    /// # Errors
-    /// `PROPOSAL_DECIDED` if the proposal is in another state than [`ProposalState::Proposed`] and `to`.
-    fn decided(self, write: &Write<ProposalChange>, to: ProposalState) -> Result<Self> {
-        match self.state {
-            state if state == to => Ok(self),
-            ProposalState::Proposed => Ok(Self {
-                state: to,
-                decided_by: Some(write.by.clone()),
-                decided_at: Some(write.at),
-                updated_at: write.at,
-                version: self.version + 1,
-                ..self
-            }),
-            state => {
-                let message = format!("the proposal is {} and cannot become {}", state.as_str(), to.as_str());
-                Err(Error::precondition(Reason::ProposalDecided, message))
-            }
-        }
+    decided_function! {
+        ProposalChange, ProposalState,
+        open: ProposalState::Proposed, noun: "proposal", reason: Reason::ProposalDecided
     }
 }
 
@@ -185,10 +168,6 @@ impl Resource for Proposal {
     const HAS_PARENT: bool = true;
 
     common_functions!(ProposalId);
-
-    fn label(&self) -> &str {
-        ""
-    }
 
     fn parent(&self) -> Option<String> {
         Some(self.document.to_string())
@@ -228,8 +207,7 @@ impl Resource for Proposal {
             any_prompt.iter().map(|prompt| term(PROMPT, prompt)).collect(),
             any_schema.iter().map(|schema| term(SCHEMA, schema)).collect(),
         ];
-        let any = any.into_iter().filter(|terms| !terms.is_empty()).map(Condition::AnyTerm);
-        any.chain(created.map(Condition::Created)).collect()
+        Condition::any_terms(any).chain(created.map(Condition::Created)).collect()
     }
 
     fn apply(id: &ProposalId, write: &Write<ProposalChange>, before: Option<Self>) -> Result<Plan<Self>> {

@@ -82,8 +82,10 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
 
     fn created_at(&self) -> Timestamp;
 
-    /// Returns the display name for error messages. Empty if the kind has no names.
-    fn label(&self) -> &str;
+    /// Returns the display name for error messages. Empty if the kind has no names. Default: the unique name.
+    fn label(&self) -> &str {
+        self.unique_name().unwrap_or_default()
+    }
 
     /// Returns the effect of a change. A change without effect returns the resource with an unchanged version.
     /// `before`: the stored resource. None: it never existed.
@@ -92,7 +94,10 @@ pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + S
     /// `NOT_FOUND` if the change requires an existing resource, such as an update.
     fn apply(id: &Self::Id, write: &Write<Self::Change>, before: Option<Self>) -> Result<Plan<Self>>;
 
-    fn list_row(&self) -> ListRow;
+    /// Returns the row by which lists find and order the resource. Default: the display name, without terms.
+    fn list_row(&self) -> ListRow {
+        ListRow { id: self.id().to_string(), name: self.label().to_owned(), ..ListRow::default() }
+    }
 
     fn conditions(filter: &Self::Filter) -> Vec<Condition>;
 
@@ -217,6 +222,50 @@ macro_rules! id_functions {
     };
 }
 pub(crate) use id_functions;
+
+/// Implements `changed`, the end of each change of a resource, for a type with the fields `version` and `updated_at`.
+macro_rules! changed_function {
+    () => {
+        /// Sets the version and the time of the change, unless the resource is equal to the stored one.
+        fn changed(self, before: &Self, at: folio_types::Timestamp) -> Self {
+            match self == *before {
+                true => self,
+                false => Self { version: before.version + 1, updated_at: at, ..self },
+            }
+        }
+    };
+}
+pub(crate) use changed_function;
+
+/// Implements `decided`, the decision of a person, for a kind with the fields `state`, `decided_by` and `decided_at`. `open`: the
+/// state that waits for a decision. `noun`: the kind in errors. `reason`: the reason of the error.
+macro_rules! decided_function {
+    ($Change:ty, $State:ty, open: $open:pat, noun: $noun:literal, reason: $reason:expr) => {
+        /// Returns the resource after the decision of a person.
+        ///
+        /// # Errors
+        /// The resource is in another state than the open one and `to`.
+        fn decided(self, write: &folio_types::op::Write<$Change>, to: $State) -> folio_types::Result<Self> {
+            match self.state {
+                state if state == to => Ok(self),
+                $open => Ok(Self {
+                    state: to,
+                    decided_by: Some(write.by.clone()),
+                    decided_at: Some(write.at),
+                    updated_at: write.at,
+                    version: self.version + 1,
+                    ..self
+                }),
+                state => {
+                    let (from, to) = (state.as_str(), to.as_str());
+                    let message = format!(concat!("the ", $noun, " is {} and cannot become {}"), from, to);
+                    Err(folio_types::Error::precondition($reason, message))
+                }
+            }
+        }
+    };
+}
+pub(crate) use decided_function;
 
 /// Implements the revision functions of [`Resource`] for a type with its newest revision in the field `latest`. `kind`
 /// names a revision in errors.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::resource::{common_functions, revision_functions, revisioned};
-use crate::{Condition, ListRow, Plan, Resource, ReviewRule};
+use crate::{Condition, Plan, Resource, ReviewRule};
 
 const REVISION: &str = "schema_revision";
 
@@ -89,16 +89,8 @@ impl Resource for Schema {
     common_functions!(SchemaId);
     revision_functions!(REVISION);
 
-    fn label(&self) -> &str {
-        &self.latest.name
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.latest.name)
-    }
-
-    fn list_row(&self) -> ListRow {
-        ListRow { id: self.id.to_string(), name: self.latest.name.clone(), ..ListRow::default() }
     }
 
     fn conditions(filter: &SchemaFilter) -> Vec<Condition> {

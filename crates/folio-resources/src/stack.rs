@@ -325,10 +325,6 @@ impl Resource for Stack {
 
     common_functions!(StackId);
 
-    fn label(&self) -> &str {
-        &self.name
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.name)
     }

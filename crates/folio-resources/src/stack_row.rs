@@ -19,7 +19,7 @@ use folio_types::{DocumentId, Error, OrgId, Reason, Result, StackId, Timestamp, 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::resource::common_functions;
+use crate::resource::{changed_function, common_functions};
 use crate::{Citation, Column, Condition, CreationPeriod, FieldDecision, ListRow, Plan, Resource, parent_term, term};
 
 /// Maximum number of rows of a table.
@@ -384,12 +384,7 @@ impl StackRow {
         Ok(self)
     }
 
-    fn changed(self, before: &Self, at: Timestamp) -> Self {
-        match self == *before {
-            true => self,
-            false => Self { version: before.version + 1, updated_at: at, ..self },
-        }
-    }
+    changed_function!();
 }
 
 impl Resource for StackRow {
@@ -400,10 +395,6 @@ impl Resource for StackRow {
     const HAS_PARENT: bool = true;
 
     common_functions!(StackRowId);
-
-    fn label(&self) -> &str {
-        ""
-    }
 
     fn parent(&self) -> Option<String> {
         Some(self.stack.to_string())

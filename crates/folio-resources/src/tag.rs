@@ -4,8 +4,8 @@ use folio_types::op::Write;
 use folio_types::{Error, OrgId, Result, TagId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
-use crate::resource::common_functions;
-use crate::{Condition, ListRow, Plan, Resource, fields};
+use crate::resource::{changed_function, common_functions};
+use crate::{Condition, Plan, Resource, fields};
 
 /// Maximum length of a description, in characters.
 // proto: Tag.description "at most {} characters"
@@ -64,6 +64,10 @@ pub fn check_description(field: &str, description: &str) -> Result<Option<String
     Ok(Some(description).filter(|description| !description.is_empty()))
 }
 
+impl Tag {
+    changed_function!();
+}
+
 impl Resource for Tag {
     type Change = TagChange;
     type Filter = TagFilter;
@@ -73,16 +77,8 @@ impl Resource for Tag {
 
     common_functions!(TagId);
 
-    fn label(&self) -> &str {
-        &self.name
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.name)
-    }
-
-    fn list_row(&self) -> ListRow {
-        ListRow { id: self.id.to_string(), name: self.name.clone(), ..ListRow::default() }
     }
 
     fn conditions(filter: &TagFilter) -> Vec<Condition> {
@@ -108,11 +104,7 @@ impl Resource for Tag {
                 tag.name.clone_from(name.as_ref().unwrap_or(&before.name));
                 tag.color.clone_from(color.as_ref().unwrap_or(&before.color));
                 tag.description.clone_from(description.as_ref().unwrap_or(&before.description));
-                if tag != before {
-                    tag.version += 1;
-                    tag.updated_at = write.at;
-                }
-                done(tag)
+                done(tag.changed(&before, write.at))
             }
             (TagChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),

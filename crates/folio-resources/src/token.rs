@@ -57,10 +57,6 @@ impl TokenRecord {
         let token_creator = self.created_by.clone().filter(|creator| *creator != self.user);
         Ok(Principal { token_creator, ..Principal::new(self.org.clone(), self.user.clone(), role) })
     }
-
-    pub fn covers(&self, scope: Scope) -> bool {
-        self.scopes.is_empty() || self.scopes.contains(&scope)
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -245,16 +241,5 @@ mod tests {
         };
         assert!(matches(None, None) && matches(Some("TEST"), Some("ann")));
         assert!(!matches(Some("other"), None) && !matches(None, Some("bob")));
-    }
-
-    #[test]
-    fn a_token_without_scopes_covers_all_of_them() {
-        let (token, new) = token();
-        let &[one, other, ..] = Scope::ALL else { panic!("fewer than two scopes") };
-        for (scopes, covered) in [(vec![], [true, true]), (vec![one], [true, false]), (vec![one, other], [true, true])]
-        {
-            let record = created(&token, NewToken { scopes, ..new.clone() });
-            assert_eq!([one, other].map(|scope| record.covers(scope)), covered);
-        }
     }
 }

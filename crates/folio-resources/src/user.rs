@@ -8,7 +8,7 @@ use folio_types::{Error, Result, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use crate::fields::check_name;
-use crate::resource::common_functions;
+use crate::resource::{changed_function, common_functions};
 use crate::{Condition, ListRow, Plan, Resource};
 
 /// Maximum length of an e-mail address, in characters.
@@ -115,6 +115,10 @@ pub struct UserFilter {
     pub name_search: Option<String>,
 }
 
+impl User {
+    changed_function!();
+}
+
 impl Resource for User {
     type Change = UserChange;
     type Filter = UserFilter;
@@ -122,10 +126,6 @@ impl Resource for User {
     const DELETE: UserChange = UserChange::Delete;
 
     common_functions!(UserId);
-
-    fn label(&self) -> &str {
-        &self.email
-    }
 
     fn unique_name(&self) -> Option<&str> {
         Some(&self.email)
@@ -147,10 +147,6 @@ impl Resource for User {
             let result = OpResult::Resource { id: id.to_string(), name: String::new() };
             Ok(Plan { after: Some(user), result })
         };
-        let changed = |before: &Self, after: Self| match after == *before {
-            true => after,
-            false => Self { version: before.version + 1, updated_at: write.at, ..after },
-        };
         match (&write.change, before) {
             (UserChange::Create { email, name, password, platform }, None) => done(Self {
                 id: id.clone(),
@@ -169,11 +165,11 @@ impl Resource for User {
                 user.email.clone_from(email.as_ref().unwrap_or(&before.email));
                 user.name.clone_from(name.as_ref().unwrap_or(&before.name));
                 user.platform = platform.unwrap_or(before.platform);
-                done(changed(&before, user))
+                done(user.changed(&before, write.at))
             }
             (UserChange::SetPassword(password), Some(before)) => {
                 let (password, password_number) = (password.clone(), before.password_number + 1);
-                done(changed(&before, Self { password, password_number, ..before.clone() }))
+                done(Self { password, password_number, ..before.clone() }.changed(&before, write.at))
             }
             (UserChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),

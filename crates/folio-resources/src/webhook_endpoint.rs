@@ -7,7 +7,7 @@ use folio_types::op::Write;
 use folio_types::{Error, OrgId, Result, Secret, Timestamp, UserId, plain_id};
 use serde::{Deserialize, Serialize};
 
-use crate::resource::common_functions;
+use crate::resource::{changed_function, common_functions};
 use crate::{Condition, ListRow, Plan, Resource, SealedKey, fields, term};
 
 const EVENT_TYPE: &str = "event_type";
@@ -84,6 +84,8 @@ pub enum WebhookEndpointChange {
 }
 
 impl WebhookEndpoint {
+    changed_function!();
+
     /// Returns the endpoint after a delivery. An endpoint whose deliveries have failed for [`FAILING_MAX`] is disabled.
     #[must_use]
     pub fn reported(self, error: Option<&str>, at: Timestamp) -> Self {
@@ -148,10 +150,6 @@ impl Resource for WebhookEndpoint {
 
     common_functions!(WebhookEndpointId);
 
-    fn label(&self) -> &str {
-        &self.url
-    }
-
     fn unique_name(&self) -> Option<&str> {
         Some(&self.url)
     }
@@ -168,10 +166,6 @@ impl Resource for WebhookEndpoint {
 
     fn apply(id: &WebhookEndpointId, write: &Write<WebhookEndpointChange>, before: Option<Self>) -> Result<Plan<Self>> {
         let done = |endpoint: Self| Ok(Plan::stored(endpoint));
-        let changed = |before: &Self, after: Self| match after == *before {
-            true => after,
-            false => Self { version: before.version + 1, updated_at: write.at, ..after },
-        };
         match (&write.change, before) {
             (WebhookEndpointChange::Create { url, event_types, secret, enabled }, None) => done(Self {
                 id: id.clone(),
@@ -196,10 +190,10 @@ impl Resource for WebhookEndpoint {
                 if endpoint.url != before.url || *enabled == Some(true) {
                     (endpoint.failing_since, endpoint.disabled_reason) = (None, None);
                 }
-                done(changed(&before, endpoint))
+                done(endpoint.changed(&before, write.at))
             }
             (WebhookEndpointChange::Report { error }, Some(before)) => {
-                done(changed(&before, before.clone().reported(error.as_deref(), write.at)))
+                done(before.clone().reported(error.as_deref(), write.at).changed(&before, write.at))
             }
             (WebhookEndpointChange::Delete, Some(_)) => Ok(Plan::deleted()),
             _ => Err(Self::not_found(id)),

@@ -27,17 +27,10 @@ fn document(context: &Context, name: &str) -> DocumentId {
 
 fn passage(number: u32, text: &str) -> StoredPassage {
     StoredPassage {
-        number,
-        text: format!("{text} {number}"),
-        padding: String::new(),
         section_id: "s".to_owned(),
-        section_titles: Vec::new(),
-        source_page: 1,
-        segments: Vec::new(),
         tokens: 2,
-        language: None,
-        metadata_pairs: Vec::new(),
         vectors: vec![StoredVector { space: "a".to_owned(), values: vec![0.6, -0.8] }],
+        ..StoredPassage::of_text(number, format!("{text} {number}"))
     }
 }
 

@@ -4,8 +4,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use folio_types::{Error, Reason, Result};
-use sha2::{Digest as _, Sha256};
+use folio_types::{Error, Reason, Result, hash_parts};
 
 const VERSION: u8 = 1;
 
@@ -43,13 +42,8 @@ pub fn invalid() -> Error {
 
 /// Returns the first 8 bytes of the SHA-256 of the parts, each preceded by its length.
 pub fn digest(parts: &[&[u8]]) -> [u8; 8] {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
     let mut short = [0; 8];
-    for (to, from) in short.iter_mut().zip(hash.finalize()) {
+    for (to, from) in short.iter_mut().zip(hash_parts(parts)) {
         *to = from;
     }
     short

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use folio_types::limits::{ROUNDS_MAX, TASK_CONTEXT_BYTES, TASK_TEXT_BYTES, TASKS_PER_GROUP_MAX, USER_TEXT_BYTES};
 use folio_types::profile::{Profile, Subject, SubjectKind};
+use folio_types::truncate_bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -196,7 +197,8 @@ impl Task {
             Self::UseTool(task) => format!("Run the tool {}.", excerpt(&task.tool)),
             Self::DelegateAgent(DelegateAgent { task, context, .. }) => {
                 let free = USER_TEXT_BYTES.saturating_sub(task.len()).saturating_sub(context.len());
-                let original = shortened(user_text, free.saturating_sub(MESSAGE_FRAME));
+                let mut original = user_text.to_owned();
+                truncate_bytes(&mut original, free.saturating_sub(MESSAGE_FRAME), TRUNCATION_NOTE);
                 let context =
                     if context.trim().is_empty() { String::new() } else { format!("\n\nContext:\n{context}") };
                 format!("{task}{context}\n\nThis task is a part of the following request of the user:\n{original}")
@@ -212,15 +214,6 @@ impl UseTool {
         parse_string(&mut arguments);
         arguments
     }
-}
-
-fn shortened(text: &str, longest: usize) -> String {
-    if text.len() <= longest {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary(longest.saturating_sub(TRUNCATION_NOTE.len()));
-    let (kept, _) = text.split_at(end);
-    format!("{kept}{TRUNCATION_NOTE}")
 }
 
 #[cfg(test)]

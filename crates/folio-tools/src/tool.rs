@@ -175,6 +175,13 @@ pub enum ToolError {
     Conflict,
 }
 
+impl ToolError {
+    /// Returns the error for arguments that violate rules.
+    pub(crate) fn invalid(problems: &[String]) -> Self {
+        Self::ForModel(format!("Validation failed:\n- {}", problems.join("\n- ")))
+    }
+}
+
 /// Maps errors that the model can correct to `ForModel` and all others to `Failed`.
 impl From<Error> for ToolError {
     fn from(error: Error) -> Self {

@@ -115,26 +115,17 @@ pub mod plain {
 
     use serde::Deserializer;
     use serde::de::{self, Visitor};
-    use sha2::{Digest as _, Sha256};
     use uuid::Uuid;
 
     use super::{Environment, Error, HEX_DIGITS, Result, is_hex, malformed};
+    use crate::hash::uuid_of_parts;
 
     pub fn generate(prefix: &str, environment: &dyn Environment) -> Arc<str> {
         text(prefix, environment.uuid())
     }
 
     pub fn derive(prefix: &str, parts: &[&str]) -> Arc<str> {
-        let mut hash = Sha256::new();
-        for part in std::iter::once(&prefix).chain(parts) {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part.as_bytes());
-        }
-        let mut bytes = [0u8; 16];
-        for (to, from) in bytes.iter_mut().zip(hash.finalize()) {
-            *to = from;
-        }
-        text(prefix, Uuid::new_v8(bytes))
+        text(prefix, uuid_of_parts(std::iter::once(&prefix).chain(parts)))
     }
 
     pub fn parse(kind: &'static str, prefix: &str, text: &str) -> Result<Arc<str>> {

@@ -202,6 +202,13 @@ pub(crate) fn path_value(path: Option<&PathBuf>) -> Option<String> {
     path.map(|path| path.to_string_lossy().into_owned())
 }
 
+/// Parses the arguments of a command without its name.
+#[cfg(test)]
+pub(crate) fn parse_arguments<A: clap::Args>(arguments: &[&str]) -> Result<A, clap::Error> {
+    let command = A::augment_args(clap::Command::new("test").no_binary_name(true));
+    A::from_arg_matches(&command.try_get_matches_from(arguments)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

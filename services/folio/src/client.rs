@@ -243,16 +243,10 @@ pub(crate) fn cause_of(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
     use folio_proto::v1;
 
     use super::*;
-
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        server: ServerArguments,
-    }
+    use crate::arguments::parse_arguments;
 
     /// Returns the server with its source, and the token with its source, of a command line.
     fn chosen(line: &[&str], login: Option<(&str, &str)>, local: Option<&str>) -> (String, String, String) {
@@ -263,7 +257,7 @@ mod tests {
     }
 
     fn target(line: &[&str], login: Option<(&str, &str)>, local: Option<&str>) -> Target {
-        let Line { mut server } = Line::parse_from(std::iter::once("folio").chain(line.iter().copied()));
+        let mut server: ServerArguments = parse_arguments(line).unwrap();
         // The variables of the machine that runs the test have no effect.
         let has = |flag: &str| line.contains(&flag);
         server.server = server.server.filter(|_| has("--server"));

@@ -107,6 +107,20 @@ pub(crate) async fn find(client: &Client, what: &str, choose: Choice<v1::Documen
     find_among(client, what, |_| true, choose).await
 }
 
+/// Returns the id of a document that is named by id or name.
+pub(crate) async fn id(client: &Client, what: &str) -> Result<String> {
+    Ok(find(client, what, names::choose).await?.document_id)
+}
+
+/// Returns the ids of documents that are named by ids or names.
+pub(crate) async fn ids(client: &Client, documents: &[String]) -> Result<Vec<String>> {
+    let mut ids = Vec::with_capacity(documents.len());
+    for document in documents {
+        ids.push(id(client, document).await?);
+    }
+    Ok(ids)
+}
+
 /// Like [`find`], with a condition for documents that a name finds.
 pub(crate) async fn find_among(
     client: &Client,

@@ -1,6 +1,7 @@
 //! Names of documents, schemas, prompts, tags, collections, stacks and members on a command line.
 
 use anyhow::{Result, bail};
+use folio_operations::filter::quote;
 use folio_proto::v1;
 
 use crate::terminal::printable;
@@ -42,17 +43,22 @@ named! {
 
 /// Returns the filter of a list for the items whose name contains a text.
 pub(crate) fn filter(name: &str) -> String {
-    format!("name:{}", quoted(name))
-}
-
-/// Returns a text as a value of a filter.
-pub(crate) fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    format!("name:{}", quote(name))
 }
 
 /// Chooses an item by its name. Arguments: the kind, the name, and the items whose names contain this name, newest
 /// first.
 pub(crate) type Choice<T> = fn(&str, &str, Vec<T>) -> Result<T>;
+
+/// Returns the item that a name chooses, given the kind, the name, a [`Choice`], and the call of a list with the name of its items.
+macro_rules! chosen {
+    ($kind:literal, $what:ident, $choose:ident, $client:ident.$service:ident().$list:ident($Request:ident) => $items:ident) => {{
+        let (page_size, filter) = ($crate::names::CANDIDATES, $crate::names::filter($what));
+        let request = folio_proto::v1::$Request { page_size, filter, ..Default::default() };
+        $choose($kind, $what, $crate::client::answer($client.$service().$list(request)).await?.$items)
+    }};
+}
+pub(crate) use chosen;
 
 /// Returns the newest item with exactly this name, otherwise the only item whose name contains it. Ignores case.
 pub(crate) fn choose<T: Named>(kind: &str, name: &str, found: Vec<T>) -> Result<T> {

@@ -112,26 +112,9 @@ fn quota_exceeded(rate_max: NonZeroU32, wait: Duration) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use async_trait::async_trait;
-    use folio_storage::{SharedOptions, WindowLimit};
+    use folio_storage::SharedOptions;
+    use folio_storage_conformance::faults::UnavailableRates;
     use folio_types::System;
-
-    struct UnavailableStore;
-
-    #[async_trait]
-    impl RateStore for UnavailableStore {
-        async fn take(&self, _: &OrgId, _: &str, _: Rate, _: u32) -> Result<RateDecision> {
-            Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"))
-        }
-
-        async fn count(&self, _: &OrgId, _: &str, _: WindowLimit) -> Result<RateDecision> {
-            Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"))
-        }
-
-        async fn uncount(&self, _: &OrgId, _: &str) -> Result<()> {
-            Err(Error::unavailable(Reason::StoreUnavailable, "unavailable"))
-        }
-    }
 
     fn quotas(rate_max: u32) -> Quotas {
         Quotas { requests_per_second: rate_max, ..Quotas::default() }
@@ -160,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_the_shared_store_the_limit_is_applied_locally_with_a_retry_delay() {
-        let rates = Rates::new(Arc::new(UnavailableStore));
+        let rates = Rates::new(Arc::new(UnavailableRates));
         let [one, other] = ["a", "b"].map(|name| OrgId::derive(&[name]));
         rates.allow(&one, quotas(1)).await.unwrap();
         let error = rates.allow(&one, quotas(1)).await.unwrap_err();

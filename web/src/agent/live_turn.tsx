@@ -2,7 +2,7 @@ import { Badge, Button, Group, Stack, Text } from "@mantine/core";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { Decision, v1 } from "folio-client";
 import { lazy, Suspense, useEffect, useState } from "react";
-import { formatLeft } from "../format.js";
+import { formatCount, formatLeft } from "../format.js";
 import { LoadingState } from "../states/states.js";
 import { isApprovedAutomatically } from "./calls.js";
 import { Markdown } from "./markdown.js";
@@ -107,7 +107,7 @@ function LiveRound({ round, endedTasks, isRunning, waitingCall }: LiveRoundProps
       {model !== "" && <Badge size="xs" variant="outline" tt="none" title="The chosen model did not answer">{`answered by ${model}`}</Badge>}
       {isAutomatic ? (
         <details>
-          <summary><Text span size="xs" c="dimmed">{`${calls.length} automatic tool ${calls.length === 1 ? "call" : "calls"}`}</Text></summary>
+          <summary><Text span size="xs" c="dimmed">{formatCount(calls.length, "automatic tool call")}</Text></summary>
           <Stack gap="xs">{cards}</Stack>
         </details>
       ) : cards}

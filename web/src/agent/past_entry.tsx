@@ -1,5 +1,6 @@
 import { Stack, Text } from "@mantine/core";
 import { lazy, memo, Suspense } from "react";
+import { formatCount } from "../format.js";
 import type { Entry } from "./history.js";
 import { Markdown } from "./markdown.js";
 import { PastUsage } from "./past_usage.js";
@@ -28,7 +29,7 @@ export const PastEntry = memo(function PastEntry({ entry, threadId, typed = "no"
       {text !== "" && (typed !== "no" && endOf !== "" ? <Suspense fallback={<Markdown text={text} />}><PastAnswer turnId={endOf} text={text} isRecent={typed === "recent"} /></Suspense> : <Markdown text={text} />)}
       {calls.length > 0 && (
         <details>
-          <summary><Text span size="xs" c="dimmed">{`${calls.length} tool ${calls.length === 1 ? "call" : "calls"}`}</Text></summary>
+          <summary><Text span size="xs" c="dimmed">{formatCount(calls.length, "tool call")}</Text></summary>
           <Stack gap="xs">
             {calls.map(({ callId, name, argumentsJson, content, group }) => (
               <ToolCard key={callId} callId={callId} name={name} argumentsJson={argumentsJson} result={content === undefined ? undefined : { content }} group={group} />

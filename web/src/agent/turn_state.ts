@@ -1,6 +1,6 @@
 // The state of a turn from its events. No I/O, no clock.
 import type { v1 } from "folio-client";
-import { formatNumber } from "../format.js";
+import { formatCount, formatNumber } from "../format.js";
 import { answerOf, stepsOf, typedAnswer, withEnd, withStart, type Step, type TypedAnswer } from "./steps.js";
 
 export type TurnPhase = "running" | "awaiting" | "completed" | "failed" | "cancelled" | "expired" | "superseded";
@@ -46,8 +46,8 @@ export interface TurnState {
 
 /** Returns the tokens and credits of a turn. A server that charges no credits reports 0. */
 export function usageSentence({ inputTokens, outputTokens, modelCalls, credits }: v1.Usage): string {
-  const parts = [`${formatNumber(inputTokens)} tokens read`, `${formatNumber(outputTokens)} written`, `${formatNumber(modelCalls)} model ${modelCalls === 1 ? "call" : "calls"}`];
-  if (credits > 0n) parts.push(`${formatNumber(credits)} ${credits === 1n ? "credit" : "credits"}`);
+  const parts = [`${formatNumber(inputTokens)} tokens read`, `${formatNumber(outputTokens)} written`, formatCount(modelCalls, "model call")];
+  if (credits > 0n) parts.push(formatCount(credits, "credit"));
   return parts.join(", ");
 }
 

@@ -1,9 +1,10 @@
 import { Badge, Checkbox, Group, Text } from "@mantine/core";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import type { v1 } from "folio-client";
-import { useEffect, useRef, type KeyboardEvent } from "react";
+import { useRef, type KeyboardEvent } from "react";
 import { Link, useLocation } from "wouter";
 import { formatBytes, formatTime } from "../format.js";
+import { useEnd } from "../lists/use_end.js";
 import { isWriting } from "../shell/navigation.js";
 import classes from "./document_table.module.css";
 import { stateLabel } from "./filters.js";
@@ -34,10 +35,7 @@ export function DocumentTable({ documents, total, tags, selected, onSelect, onEn
     initialRect: { width: 800, height: 600 },
   });
   const items = rows.getVirtualItems();
-  const isAtEnd = items.at(-1)?.index === documents.length - 1;
-  useEffect(() => {
-    if (isAtEnd) onEnd();
-  }, [isAtEnd, documents.length, onEnd]);
+  useEnd(items.at(-1)?.index, documents.length, onEnd);
 
   const onKeyDown = (event: KeyboardEvent<HTMLDivElement>) => {
     const row = (event.target as HTMLElement).closest("[data-index]");

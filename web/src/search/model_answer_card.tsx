@@ -2,6 +2,7 @@ import { Anchor, Button, Card, Group, Stack, Text } from "@mantine/core";
 import { Link } from "wouter";
 import { usageSentence } from "../agent/turn_state.js";
 import { ErrorNotice } from "../errors/error_notice.js";
+import { formatCount } from "../format.js";
 import { LoadingState } from "../states/states.js";
 import { Gaps } from "./gaps.js";
 import { quoteAddress, type ModelAnswer } from "./passages.js";
@@ -38,7 +39,7 @@ export function ModelAnswerCard({ answer, error, onRetry, onClose }: ModelAnswer
           ))}
         </Stack>
       )}
-      {removedCitations > 0 && <Text size="xs" c="dimmed">{`${removedCitations} ${removedCitations === 1 ? "quote" : "quotes"} of the model did not occur in the passages and ${removedCitations === 1 ? "was" : "were"} removed.`}</Text>}
+      {removedCitations > 0 && <Text size="xs" c="dimmed">{`${formatCount(removedCitations, "quote")} of the model did not occur in the passages and ${removedCitations === 1 ? "was" : "were"} removed.`}</Text>}
       {usage !== undefined && usage.modelCalls > 0 && <Text size="xs" c="dimmed"><bdi>{model}</bdi>{`: ${usageSentence(usage)}`}</Text>}
     </Card>
   );

@@ -4,7 +4,7 @@ import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { DocumentLink } from "../documents/document_link.js";
-import { formatNumber } from "../format.js";
+import { formatCount, formatNumber } from "../format.js";
 import { EmptyState, QueryView } from "../states/states.js";
 
 const KEYS_MAX = 4;
@@ -40,7 +40,7 @@ function ConflictList({ stackId, keyColumns }: { readonly stackId: string; reado
     <QueryView query={conflicts} empty={(data) => (data.conflicts.length === 0 ? <EmptyState title="No conflicts" text="Rows with the same key have the same values." /> : undefined)}>
       {(data) => (
         <>
-          <Text size="sm" c="dimmed" role="status">{`${formatNumber(data.totalCount)} ${data.totalCount === 1 ? "conflict" : "conflicts"}${data.conflicts.length < data.totalCount ? `, of which the first ${formatNumber(data.conflicts.length)} are listed` : ""}`}</Text>
+          <Text size="sm" c="dimmed" role="status">{`${formatCount(data.totalCount, "conflict")}${data.conflicts.length < data.totalCount ? `, of which the first ${formatNumber(data.conflicts.length)} are listed` : ""}`}</Text>
           <Table.ScrollContainer minWidth={520}>
             <Table aria-label="Conflicts">
               <Table.Thead><Table.Tr>{keyColumns.map((name) => <Table.Th key={name} className="foreign">{name}</Table.Th>)}<Table.Th>Column</Table.Th><Table.Th>Values</Table.Th></Table.Tr></Table.Thead>

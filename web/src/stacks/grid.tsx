@@ -1,7 +1,8 @@
 import { Badge, Text } from "@mantine/core";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import type { v1 } from "folio-client";
-import { useEffect, useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { useEnd } from "../lists/use_end.js";
 import { isWriting } from "../shell/navigation.js";
 import { cellOf, cellText, stateOf } from "./cells.js";
 import classes from "./grid.module.css";
@@ -50,10 +51,7 @@ export function Grid({ columns, rows, hasMore, selected, onSelect, onAction, onE
     initialRect: { width: 800, height: 600 },
   });
   const items = virtual.getVirtualItems();
-  const isAtEnd = items.at(-1)?.index === rows.length - 1;
-  useEffect(() => {
-    if (isAtEnd) onEnd();
-  }, [isAtEnd, rows.length, onEnd]);
+  useEnd(items.at(-1)?.index, rows.length, onEnd);
   const template = useMemo(() => ({ gridTemplateColumns: `${NAME_PX}px repeat(${columns.length}, ${COLUMN_PX}px)` }), [columns.length]);
   // The grid has one tab stop: the active cell, or the first rendered one if that is not rendered.
   const stop = items.some(({ index }) => index === active.row) ? active : { row: items[0]?.index ?? 0, column: Math.min(active.column, columns.length) };

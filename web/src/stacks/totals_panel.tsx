@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
-import { formatNumber } from "../format.js";
+import { formatCount, formatNumber } from "../format.js";
 import { EmptyState, QueryView } from "../states/states.js";
 import { columnsFor, COUNT_ROWS, filterProblem, FUNCTIONS, GROUP_COLUMNS_MAX, headingOf, isComplete, keyText, requestOf, resultText, withFunction, type TotalsQuestion } from "./totals.js";
 
@@ -70,7 +70,7 @@ function Results({ stackId, sent: { question, request, number } }: { readonly st
     <QueryView query={answer} empty={(data) => (data.groups.length === 0 ? <EmptyState title="No rows" text="The table has no rows to group." /> : undefined)}>
       {(data) => (
         <>
-          <Text size="xs" c="dimmed" role="status">{`Computed from ${formatNumber(data.rowCount)} ${data.rowCount === 1 ? "row" : "rows"}`}</Text>
+          <Text size="xs" c="dimmed" role="status">{`Computed from ${formatCount(data.rowCount, "row")}`}</Text>
           <Table.ScrollContainer minWidth={320}>
             <Table aria-label="Totals">
               <Table.Thead>
@@ -102,7 +102,7 @@ function Result({ result }: { readonly result: v1.TableAggregateValue | undefine
   return (
     <>
       <Text span size="sm" fw={500} className="foreign">{resultText(result)}</Text>
-      {skipped > 0 && <Text span size="xs" c="dimmed">{` without ${formatNumber(skipped)} ${skipped === 1 ? "row" : "rows"} that ${skipped === 1 ? "has" : "have"} no value`}</Text>}
+      {skipped > 0 && <Text span size="xs" c="dimmed">{` without ${formatCount(skipped, "row")} that ${skipped === 1 ? "has" : "have"} no value`}</Text>}
     </>
   );
 }

@@ -10,7 +10,7 @@ use folio_tools::{CallContext, Plan, ProfileTools, Tool, ToolError, ToolKind, To
 use folio_trace::{CONTENT, record_error};
 use folio_types::message::Usage;
 use folio_types::op::Expected;
-use folio_types::{Code, Error, Reason, limits};
+use folio_types::{Code, Error, Reason, limits, truncate_bytes};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tracing::field::Empty;
@@ -295,8 +295,7 @@ fn bounded(content: &Value) -> String {
     if text.len() > limits::TOOL_RESULT_BYTES {
         let (bytes, max) = (text.len(), limits::TOOL_RESULT_BYTES);
         let note = format!("\n[truncated: the result has {bytes} bytes, {max} are shown]");
-        text.truncate(text.floor_char_boundary(max.saturating_sub(note.len())));
-        text.push_str(&note);
+        truncate_bytes(&mut text, max, &note);
     }
     text
 }

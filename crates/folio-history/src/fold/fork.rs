@@ -9,6 +9,7 @@ use crate::journal::{Entry, Imported, WorkingState};
 use folio_types::Result;
 use folio_types::limits;
 use folio_types::message::Message;
+use folio_types::truncate_bytes;
 
 /// Bytes reserved in an entry for everything except its messages and working state.
 pub(super) const FRAME_BYTES: usize = 2_048;
@@ -100,7 +101,7 @@ pub fn shorten_results(messages: &mut [Message], note: &str, fits: impl Fn(&[Mes
         longest /= 2;
         for message in messages.iter_mut() {
             if let Message::Tool { content, .. } = message {
-                truncate_text(content, longest, note);
+                truncate_bytes(content, longest, note);
             }
         }
     }
@@ -131,14 +132,7 @@ pub(super) fn reduce_to_text(message: &mut Message, bytes_max: usize) {
         longest /= 2;
         let (Message::User { text, .. } | Message::Assistant { text, .. } | Message::Tool { content: text, .. }) =
             message;
-        truncate_text(text, longest, TRUNCATION_NOTE);
-    }
-}
-
-fn truncate_text(text: &mut String, longest: usize, note: &str) {
-    if text.len() > longest {
-        text.truncate(text.floor_char_boundary(longest.saturating_sub(note.len())));
-        text.push_str(note);
+        truncate_bytes(text, longest, TRUNCATION_NOTE);
     }
 }
 

@@ -72,17 +72,13 @@ pub(super) mod tests {
         let hit = Hit { document, generation: 1, number, score: 1.0 / 61.0, lexical, dense: None };
         let end = u32::try_from(TEXT.chars().count()).unwrap();
         let passage = StoredPassage {
-            number,
-            text: TEXT.to_owned(),
-            padding: String::new(),
             section_id: "s".to_owned(),
             section_titles: vec!["Zahlung".to_owned()],
-            source_page: 1,
             segments: vec![StoredSegment { text_start: 0, page: 1, start: 0, end, is_verbatim: true }],
             tokens: 6,
             language: Some("de".to_owned()),
             metadata_pairs: vec![("customer".to_owned(), "acme".to_owned())],
-            vectors: Vec::new(),
+            ..StoredPassage::of_text(number, TEXT)
         };
         Candidate { hit, passage, document_name: "a.pdf".to_owned(), relevance: None }
     }

@@ -261,6 +261,17 @@ impl Sandbox {
         Jobs::start(dependencies, options).await.unwrap()
     }
 
+    /// Runs the jobs and the maintenance until searches use the vectors of a model.
+    async fn run_until_serving(&self, model: &str) {
+        let jobs = self.start_jobs().await;
+        maintain_until(&self.knowledge, "searches with the chosen model", || async {
+            let serving = self.knowledge.serving_space(&self.org).await.unwrap();
+            serving.filter(|serving| serving.model == model)
+        })
+        .await;
+        jobs.stop().await;
+    }
+
     /// Creates a job that ingests documents, as a user does, and returns it when it has ended.
     async fn run_job(&self, documents: &[&DocumentId]) -> JobHeader {
         let documents: Vec<DocumentId> = documents.iter().map(|id| (*id).clone()).collect();
@@ -347,6 +358,17 @@ async fn ingest_now(
     ingest(knowledge, request).await
 }
 
+/// Runs the maintenance, with a sweep every 50 ms, until the condition returns a value.
+async fn maintain_until<T, F>(knowledge: &Knowledge, what: &str, condition: impl FnMut() -> F)
+where
+    F: Future<Output = Option<T>>,
+{
+    let interval = Duration::from_millis(50);
+    let maintenance = Maintenance::start(knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
+    wait_for(what, SOON, condition).await;
+    maintenance.stop(Duration::from_secs(5)).await;
+}
+
 /// Timeout of every wait, on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -402,16 +424,7 @@ async fn vectors_of_another_model_replace_those_of_an_interrupted_attempt() {
     let head = test.ingested(&document).await;
     test.interrupt(&document, head.generation + 60_000).await;
     test.models.choose(&["second", "first"]);
-    let jobs = test.start_jobs().await;
-    let interval = Duration::from_millis(50);
-    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-    wait_for("searches with the chosen model", SOON, || async {
-        let serving = test.knowledge.serving_space(&test.org).await.unwrap();
-        serving.filter(|serving| serving.model == "second")
-    })
-    .await;
-    maintenance.stop(Duration::from_secs(5)).await;
-    jobs.stop().await;
+    test.run_until_serving("second").await;
     assert_eq!(test.generations(&document).await, 1, "the interrupted generation was removed");
 }
 
@@ -433,8 +446,7 @@ async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain()
     let other = OrgId::derive(&["deleted"]);
     index.begin_rebuild(&other, 1).await.unwrap();
     index.finish_rebuild(&other, 1).await.unwrap();
-    let maintenance = Maintenance::start(test.knowledge.clone(), Duration::from_millis(50), Arc::new(|_: &OrgId| true));
-    wait_for("the sweep", SOON, || async {
+    maintain_until(&test.knowledge, "the sweep", || async {
         let listed = index.documents(&test.org, None, 10).await.unwrap();
         let documents: Vec<_> = listed.into_iter().map(|listed| listed.document).collect();
         let organizations = index.organizations().await.unwrap();
@@ -442,7 +454,6 @@ async fn a_sweep_adds_what_an_index_lacks_and_removes_what_it_must_not_contain()
         (documents == [lost.clone()] && organizations == [test.org.clone()] && is_removed).then_some(())
     })
     .await;
-    maintenance.stop(Duration::from_secs(5)).await;
     assert_eq!(test.found("pump").await.len(), 1);
 }
 
@@ -495,10 +506,7 @@ async fn a_lost_index_is_rebuilt_from_the_stores() {
         assert_eq!(jobs().await.len(), 2, "another job, because the first one has ended");
     }
     cancel().await;
-    let interval = Duration::from_millis(50);
-    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-    wait_for("the job of a sweep", SOON, || async { (jobs().await.len() == 3).then_some(()) }).await;
-    maintenance.stop(Duration::from_secs(5)).await;
+    maintain_until(&test.knowledge, "the job of a sweep", || async { (jobs().await.len() == 3).then_some(()) }).await;
     let head = test.head(&document).await.unwrap();
     assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 1);
     assert_eq!(rebuild(&test.knowledge, &test.org).await.unwrap(), 0, "the index is ready");
@@ -532,16 +540,7 @@ async fn a_sweep_computes_vectors_of_the_chosen_model_by_a_job() {
     }
     assert_eq!(test.models.take(), 3);
     test.models.choose(&["second", "first"]);
-    let jobs = test.start_jobs().await;
-    let interval = Duration::from_millis(50);
-    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-    wait_for("searches with the chosen model", SOON, || async {
-        let serving = test.knowledge.serving_space(&test.org).await.unwrap();
-        serving.filter(|serving| serving.model == "second")
-    })
-    .await;
-    maintenance.stop(Duration::from_secs(5)).await;
-    jobs.stop().await;
+    test.run_until_serving("second").await;
     assert_eq!(test.models.take(), 3, "each passage is embedded once with the chosen model");
     for document in &documents {
         let head = test.head(document).await.unwrap();
@@ -566,16 +565,7 @@ async fn new_vectors_of_an_earlier_text_do_not_replace_a_later_text() {
         ingest_now(&knowledge, &environment, (&org, &id)).await.unwrap();
         environment.advance(Duration::from_secs(1));
     });
-    let jobs = test.start_jobs().await;
-    let interval = Duration::from_millis(50);
-    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-    wait_for("searches with the chosen model", SOON, || async {
-        let serving = test.knowledge.serving_space(&test.org).await.unwrap();
-        serving.filter(|serving| serving.model == "second")
-    })
-    .await;
-    maintenance.stop(Duration::from_secs(5)).await;
-    jobs.stop().await;
+    test.run_until_serving("second").await;
     let found = test.stores().of::<Document>().get(&test.org, &document).await.unwrap().unwrap();
     let head = test.head(&document).await.unwrap();
     assert_eq!(Some(head.text_generation), found.text_generation);
@@ -608,14 +598,11 @@ async fn a_document_that_a_model_refuses_does_not_keep_others_from_its_vectors()
     test.models.choose(&["second", "first"]);
     *test.models.refused.lock().unwrap() = Some("pump");
     let jobs = test.start_jobs().await;
-    let interval = Duration::from_millis(50);
-    let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
     let [(refused, _), (other, _)] = &pair[..] else { panic!("{pair:?}") };
-    wait_for("vectors of the other document", SOON, || async {
+    maintain_until(&test.knowledge, "vectors of the other document", || async {
         test.head(other).await.filter(|head| head.space.as_deref() == Some("own/second/0"))
     })
     .await;
-    maintenance.stop(Duration::from_secs(5)).await;
     jobs.stop().await;
     assert_eq!(test.head(refused).await.unwrap().space.as_deref(), Some("own/first/0"));
     assert_eq!(test.knowledge.serving_space(&test.org).await.unwrap().unwrap().model, "first");
@@ -665,13 +652,11 @@ async fn an_index_that_cannot_be_removed_does_not_keep_those_of_other_deleted_or
     }
     let [first, others @ ..] = &deleted;
     let knowledge = test.with_script(Scripted { undeletable: Some(first.clone()), ..Scripted::default() });
-    let maintenance = Maintenance::start(knowledge, Duration::from_millis(50), Arc::new(|_: &OrgId| true));
-    wait_for("the removals", SOON, || async {
+    maintain_until(&knowledge, "the removals", || async {
         let indexed = test.knowledge.index.organizations().await.unwrap();
         (!others.iter().any(|org| indexed.contains(org))).then_some(())
     })
     .await;
-    maintenance.stop(Duration::from_secs(5)).await;
     assert!(test.knowledge.index.organizations().await.unwrap().contains(first));
 }
 
@@ -688,13 +673,10 @@ async fn a_document_without_vectors_receives_them_within_an_hour() {
         assert_eq!(test.head(&document).await.unwrap().space, None);
         *test.models.fails.lock().unwrap() = false;
         test.environment.advance(pause);
-        let interval = Duration::from_millis(50);
-        let maintenance = Maintenance::start(test.knowledge.clone(), interval, Arc::new(|_: &OrgId| true));
-        wait_for("the vectors", Duration::from_secs(60), || async {
+        maintain_until(&test.knowledge, "the vectors", || async {
             test.head(&document).await.filter(|head| head.space.as_deref() == Some("own/first/0"))
         })
         .await;
-        maintenance.stop(Duration::from_secs(5)).await;
     }
     jobs.stop().await;
 }

@@ -161,17 +161,14 @@ impl Fixture {
         for (number, line) in (0u32..).zip(lines) {
             let end = start + u32::try_from(line.chars().count()).unwrap();
             passages.push(StoredPassage {
-                number,
-                text: (*line).to_owned(),
-                padding: String::new(),
                 section_id: format!("{id}.1.s{number}"),
                 section_titles: vec!["Terms".to_owned()],
-                source_page: 1,
                 segments: vec![StoredSegment { text_start: 0, page: 1, start, end, is_verbatim: true }],
                 tokens: 5,
                 language: Some("en".to_owned()),
                 metadata_pairs: vec![("customer".to_owned(), "Acme".to_owned())],
                 vectors: vec![StoredVector { space: space.clone(), values: vector_of(line) }],
+                ..StoredPassage::of_text(number, *line)
             });
             start = end + 1;
         }

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use folio_types::Environment;
 use folio_types::settings::InvalidSettings;
-use sha2::{Digest as _, Sha256};
+use folio_types::{Environment, hash_parts};
 
 use super::endpoint::{AccountOwner, Endpoint, EndpointStatus};
 use super::list::{self, ListedModel};
@@ -85,10 +84,5 @@ fn identity(name: &str, provider: &ProviderOptions, owner: AccountOwner) -> [u8;
         "{max_concurrent_calls} {max_waiting_calls} {:?} {}",
         provider.output_limit_field, provider.stream_usage
     );
-    let mut hash = Sha256::new();
-    for part in [name, base_url.trim_end_matches('/'), api_key.reveal(), &settings, &format!("{owner:?}")] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part.as_bytes());
-    }
-    hash.finalize().into()
+    hash_parts([name, base_url.trim_end_matches('/'), api_key.reveal(), &settings, &format!("{owner:?}")])
 }

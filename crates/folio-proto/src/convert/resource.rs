@@ -276,7 +276,7 @@ impl From<&Extraction> for v1::Extraction {
             create_time: Some(time::to_proto(extraction.created_at)),
             update_time: Some(time::to_proto(extraction.updated_at)),
             etag: Etag::new(extraction.version).to_string(),
-            coverage: (!report.is_empty()).then(|| (&report.coverage).into()),
+            coverage: (!report.is_empty()).then(|| report.coverage.clone().into()),
             conflicts: report.conflicts.iter().map(Into::into).collect(),
             originals: report.originals.iter().map(Into::into).collect(),
             citations: report.citations.iter().map(|found| citation(found, &text_generation)).collect(),
@@ -348,43 +348,22 @@ impl From<&FieldChange> for v1::FieldChange {
     }
 }
 
-impl From<&Coverage> for v1::ExtractionCoverage {
-    fn from(coverage: &Coverage) -> Self {
-        Self {
-            pages: coverage.pages,
-            pages_read: coverage.pages_read,
-            windows: coverage.windows,
-            model_calls: coverage.model_calls,
-            conflicts: coverage.conflicts,
-            originals: coverage.originals,
-            located: coverage.located,
-            inferred: coverage.inferred,
-            pages_missing: coverage.pages_missing,
-            pages_incomplete: coverage.pages_incomplete,
-            incomplete_pages: coverage.incomplete_pages.clone(),
-            cited: coverage.cited,
-        }
+same_fields!(
+    Coverage = v1::ExtractionCoverage {
+        pages,
+        pages_read,
+        windows,
+        model_calls,
+        conflicts,
+        originals,
+        located,
+        inferred,
+        pages_missing,
+        pages_incomplete,
+        incomplete_pages,
+        cited
     }
-}
-
-impl From<&v1::ExtractionCoverage> for Coverage {
-    fn from(coverage: &v1::ExtractionCoverage) -> Self {
-        Self {
-            pages: coverage.pages,
-            pages_read: coverage.pages_read,
-            windows: coverage.windows,
-            model_calls: coverage.model_calls,
-            conflicts: coverage.conflicts,
-            originals: coverage.originals,
-            located: coverage.located,
-            inferred: coverage.inferred,
-            pages_missing: coverage.pages_missing,
-            pages_incomplete: coverage.pages_incomplete,
-            incomplete_pages: coverage.incomplete_pages.clone(),
-            cited: coverage.cited,
-        }
-    }
-}
+);
 
 /// `text_generation`: the text that the citations of the extraction were checked against.
 pub(super) fn citation(citation: &Citation, text_generation: &str) -> v1::Citation {

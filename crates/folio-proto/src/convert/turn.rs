@@ -114,17 +114,7 @@ impl TryFrom<v1::RoundNode> for RoundNode {
 
 same_variants!(NodeKind = v1::NodeKind of "kind": Route, Answer, Memory);
 
-impl From<BudgetUse> for v1::CreditBudget {
-    fn from(BudgetUse { credits, used, rest }: BudgetUse) -> Self {
-        Self { credits, used, rest }
-    }
-}
-
-impl From<v1::CreditBudget> for BudgetUse {
-    fn from(v1::CreditBudget { credits, used, rest }: v1::CreditBudget) -> Self {
-        Self { credits, used, rest }
-    }
-}
+same_fields!(BudgetUse = v1::CreditBudget { credits, used, rest });
 
 same_variants!(SubjectKind = v1::SubjectKind of "subject": Document, Extraction, Stack, Ingestion, Proposal, Organization);
 

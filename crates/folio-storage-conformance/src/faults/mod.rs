@@ -22,7 +22,7 @@ use folio_types::{Error, Reason, Result};
 
 use crate::layer::Layered;
 
-pub use shared::SharedFault;
+pub use shared::{SharedFault, UnavailableRates};
 
 /// Declares the faults: name, name in `FOLIO_FAULT`, store, module of the layer, suites that catch it.
 macro_rules! faults {

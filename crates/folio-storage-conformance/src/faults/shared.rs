@@ -11,7 +11,7 @@ use folio_storage::{
     Rate, RateDecision, RateStore, SharedStores, SharedTurn, SharedTurnStore, SlotStore, TurnCursor, TurnEventStore,
     WindowLimit,
 };
-use folio_types::{Incarnation, OrgId, Result, TurnId, UserId};
+use folio_types::{Error, Incarnation, OrgId, Reason, Result, TurnId, UserId};
 
 use crate::layer::{EventLayer, JobLayer, Layered, NodeLayer, RateLayer, SharedTurnLayer, SlotLayer};
 
@@ -76,6 +76,29 @@ faults! {
     OlderStateAccepted, turns, "turns";
     /// Waiting turns are not listed.
     WaitingTurnMissing, turns, "turns";
+}
+
+/// A store of rates that answers no call.
+#[derive(Debug)]
+pub struct UnavailableRates;
+
+#[async_trait]
+impl RateStore for UnavailableRates {
+    async fn take(&self, _: &OrgId, _: &str, _: Rate, _: u32) -> Result<RateDecision> {
+        Err(unavailable())
+    }
+
+    async fn count(&self, _: &OrgId, _: &str, _: WindowLimit) -> Result<RateDecision> {
+        Err(unavailable())
+    }
+
+    async fn uncount(&self, _: &OrgId, _: &str) -> Result<()> {
+        Err(unavailable())
+    }
+}
+
+fn unavailable() -> Error {
+    Error::unavailable(Reason::StoreUnavailable, "unavailable")
 }
 
 #[derive(Default)]

@@ -71,20 +71,7 @@ async fn write_passage(stores: &Stores, name: &str) -> Result<PassagesWritten, E
     let document = DocumentId::derive(&[name]);
     let (text_generation, created_at) = (now(), now());
     let head = PassageHead { document, generation: 1, passages: 1, space: None, text_generation, created_at };
-    let passage = StoredPassage {
-        number: 0,
-        text: "text".to_owned(),
-        padding: String::new(),
-        section_id: "section".to_owned(),
-        section_titles: Vec::new(),
-        source_page: 1,
-        segments: Vec::new(),
-        tokens: 1,
-        language: None,
-        metadata_pairs: Vec::new(),
-        vectors: Vec::new(),
-    };
-    stores.passages().write(&org(), &head, &[passage]).await
+    stores.passages().write(&org(), &head, &[StoredPassage::of_text(0, "text")]).await
 }
 
 /// Writes each kind of content that an ingestion derives from a text; returns its name and the result of the write.

@@ -3,19 +3,7 @@
 use super::*;
 
 pub(super) fn passages() -> Vec<Sample> {
-    let bare = StoredPassage {
-        number: 0,
-        text: "A text.".to_owned(),
-        padding: String::new(),
-        section_id: "s".to_owned(),
-        section_titles: Vec::new(),
-        source_page: 1,
-        segments: Vec::new(),
-        tokens: 3,
-        language: None,
-        metadata_pairs: Vec::new(),
-        vectors: Vec::new(),
-    };
+    let bare = StoredPassage { section_id: "s".to_owned(), tokens: 3, ..StoredPassage::of_text(0, "A text.") };
     let segment = StoredSegment { text_start: 0, page: 2, start: 5, end: 12, is_verbatim: true };
     let vector = StoredVector { space: "own/vectors/2".to_owned(), values: vec![0.6, -0.8] };
     let full = StoredPassage {

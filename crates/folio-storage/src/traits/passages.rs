@@ -397,19 +397,7 @@ mod tests {
     }
 
     fn passage(number: u32) -> StoredPassage {
-        StoredPassage {
-            number,
-            text: "a".to_owned(),
-            padding: String::new(),
-            section_id: "s".to_owned(),
-            section_titles: Vec::new(),
-            source_page: 1,
-            segments: Vec::new(),
-            tokens: 1,
-            language: None,
-            metadata_pairs: Vec::new(),
-            vectors: Vec::new(),
-        }
+        StoredPassage::of_text(number, "a")
     }
 
     #[test]

@@ -60,6 +60,25 @@ pub struct StoredPassage {
     pub vectors: Vec<StoredVector>,
 }
 
+impl StoredPassage {
+    /// Returns a passage of one token on the first page, outside of any section and without vectors.
+    pub fn of_text(number: u32, text: impl Into<String>) -> Self {
+        Self {
+            number,
+            text: text.into(),
+            padding: String::new(),
+            section_id: String::new(),
+            section_titles: Vec::new(),
+            source_page: 1,
+            segments: Vec::new(),
+            tokens: 1,
+            language: None,
+            metadata_pairs: Vec::new(),
+            vectors: Vec::new(),
+        }
+    }
+}
+
 /// The live generation of the passages of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassageHead {

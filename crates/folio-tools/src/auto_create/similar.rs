@@ -39,7 +39,7 @@ pub async fn propose_similar(
             run: Some(request.as_str().to_owned()),
             steps: Some(steps),
         };
-        let extracted = extraction::run(resources, request).await?.into_new();
+        let extracted = extraction::run(resources, request).await?.extraction;
         let write = Write {
             org: org.clone(),
             op,

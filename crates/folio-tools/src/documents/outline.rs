@@ -1,7 +1,7 @@
 //! The tool `pdf_outline`.
 
 use async_trait::async_trait;
-use folio_resources::{Document, ImageId, LinkTarget, Section, SectionId, TextId};
+use folio_resources::{Document, ImageId, LinkTarget, Section, TextId};
 use folio_storage::value::PageElements;
 use folio_types::limits;
 use serde::{Deserialize, Serialize};
@@ -101,9 +101,8 @@ impl ReadCall for GetOutline {
 }
 
 fn row<'s>(text: &TextId, section: &'s Section, pages: u32) -> SectionRow<'s> {
-    let id = SectionId { text: text.clone(), number: section.number, rest: None };
     SectionRow {
-        section_id: id.to_string(),
+        section_id: text.section(section.number).to_string(),
         level: section.level,
         title: &section.title,
         first_page: section.start.page,

@@ -167,29 +167,25 @@ impl Parser {
     }
 
     fn sum(&mut self, depth: u32) -> Result<Expression, String> {
-        let mut left = self.product(depth)?;
-        loop {
-            let operator = match self.peek() {
-                Some(Token::Sign('+')) => Operator::Plus,
-                Some(Token::Sign('-')) => Operator::Minus,
-                _ => return Ok(left),
-            };
-            self.at += 1;
-            left = Expression::Operation(Box::new(left), operator, Box::new(self.product(depth)?));
-        }
+        self.operations(depth, [('+', Operator::Plus), ('-', Operator::Minus)], Self::product)
     }
 
     fn product(&mut self, depth: u32) -> Result<Expression, String> {
-        let mut left = self.factor(depth)?;
-        loop {
-            let operator = match self.peek() {
-                Some(Token::Sign('*')) => Operator::Times,
-                Some(Token::Sign('/')) => Operator::Divide,
-                _ => return Ok(left),
-            };
-            self.at += 1;
-            left = Expression::Operation(Box::new(left), operator, Box::new(self.factor(depth)?));
+        self.operations(depth, [('*', Operator::Times), ('/', Operator::Divide)], Self::factor)
+    }
+
+    /// Parses operands with operators of the same rank between them, from left to right.
+    fn operations(
+        &mut self,
+        depth: u32,
+        operators: [(char, Operator); 2],
+        operand: fn(&mut Self, u32) -> Result<Expression, String>,
+    ) -> Result<Expression, String> {
+        let mut left = operand(self, depth)?;
+        while let Some((_, operator)) = operators.into_iter().find(|(sign, _)| self.takes(*sign)) {
+            left = Expression::Operation(Box::new(left), operator, Box::new(operand(self, depth)?));
         }
+        Ok(left)
     }
 
     fn factor(&mut self, depth: u32) -> Result<Expression, String> {

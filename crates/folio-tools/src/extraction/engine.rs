@@ -9,12 +9,11 @@ use std::ops::ControlFlow;
 use folio_history::job::Steps;
 use folio_llm::{Catalogue, ModelError, ModelInfo};
 use folio_resources::{
-    Document, ExtractionReport, FieldConfidence, NewExtraction, Prompt, PromptRevision, Review, Schema, SchemaRevision,
-    leaves,
+    Document, ExtractionReport, FieldConfidence, NewExtraction, Prompt, PromptRevision, Schema, SchemaRevision, leaves,
 };
 use folio_storage::value::PageText;
 use folio_types::message::Usage;
-use folio_types::{Coverage, DocumentId, Error, Principal, PromptRevId, Reason, Result, SchemaRevId};
+use folio_types::{Coverage, DocumentId, Error, Principal, PromptRevId, Reason, Result};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -56,34 +55,10 @@ pub struct Request {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Extracted {
-    pub document: DocumentId,
-    pub prompt: PromptRevId,
-    /// Schema that the data match. None if the prompt has none.
-    pub schema: Option<SchemaRevId>,
-    /// Model that produced the data.
-    pub model: String,
-    /// Data of all windows, normalized and merged.
-    pub data: Value,
-    pub report: ExtractionReport,
-    /// Approvals by the review rule of the schema. None: the schema has no rule.
-    pub approvals: Option<Review>,
+    /// The extraction to store, with the data of all windows, normalized and merged.
+    pub extraction: NewExtraction,
     /// Sum over all answered model calls, including calls of a model that was replaced by a fallback.
     pub usage: Usage,
-}
-
-impl Extracted {
-    /// Returns the extraction to store.
-    pub fn into_new(self) -> NewExtraction {
-        NewExtraction {
-            document: self.document,
-            prompt: self.prompt,
-            schema: self.schema,
-            model: self.model,
-            data: self.data,
-            report: self.report,
-            approvals: self.approvals,
-        }
-    }
 }
 
 /// Selects the model of a run: the caller's, else the prompt's, else the fallback if prompts may use it, else the
@@ -256,7 +231,7 @@ impl Run<'_> {
             ..ExtractionReport::default()
         };
         let (report, approvals) = reviewed(stores, org, self.schema.as_ref(), &data, report.bounded()).await?;
-        Ok(Extracted {
+        let extraction = NewExtraction {
             document: self.document.id.clone(),
             prompt: self.prompt.revid.clone(),
             schema: self.schema.as_ref().map(|schema| schema.revid.clone()),
@@ -264,8 +239,8 @@ impl Run<'_> {
             data,
             report,
             approvals,
-            usage: *usage,
-        })
+        };
+        Ok(Extracted { extraction, usage: *usage })
     }
 
     /// Divides the text into windows, and refuses an extraction beyond the bounds before the first model call.

@@ -113,7 +113,7 @@ pub async fn run_job_item(
             run: Some(effect.request.as_str().to_owned()),
             steps: Some(steps),
         };
-        ExtractionChange::Create(Box::new(engine::run(resources, request).await?.into_new()))
+        ExtractionChange::Create(Box::new(engine::run(resources, request).await?.extraction))
     };
     let write = Write {
         org: org.clone(),

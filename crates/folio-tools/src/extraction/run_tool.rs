@@ -116,7 +116,7 @@ impl WriteCall for RunExtraction {
 
     async fn change(self, context: &CallContext, plan: &Plan) -> Result<ExtractionChange, ToolError> {
         let extracted = engine::run(&context.resources, request(context, plan)?).await.map_err(for_model)?;
-        Ok(ExtractionChange::Create(Box::new(extracted.into_new())))
+        Ok(ExtractionChange::Create(Box::new(extracted.extraction)))
     }
 
     fn output(target: &Target, result: OpResult, _: &Value) -> ToolOutput {

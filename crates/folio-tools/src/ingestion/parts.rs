@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use folio_llm::{count_tokens, prefix_within_tokens};
-use folio_resources::{Document, Outline, SectionId, TextId};
+use folio_resources::{Document, Outline, TextId};
 use folio_storage::{StoredSummary, Stores, SummaryScope};
 use folio_types::limits::TOOL_RESULT_BYTES;
 use folio_types::{Error, Result, Timestamp};
@@ -94,13 +94,9 @@ impl<'a> Parts<'a> {
         self.stored(section).filter(|summary| summary.text_generation == self.generation)
     }
 
-    pub(super) fn section_id(&self, number: u32) -> SectionId {
-        SectionId { text: self.text.clone(), number, rest: None }
-    }
-
     /// Returns the name of a part in results: the id of the section, or that of the document.
     pub(super) fn id_of(&self, section: Option<u32>) -> String {
-        section.map_or_else(|| self.document.id.to_string(), |number| self.section_id(number).to_string())
+        section.map_or_else(|| self.document.id.to_string(), |number| self.text.section(number).to_string())
     }
 
     /// Returns the titles from the top of the document down to a section, in one line. Empty: the section has no title.
@@ -162,7 +158,7 @@ impl<'a> Parts<'a> {
     /// Returns the text of a section, without the sections that have summaries of their own, and true if it is cut.
     async fn own_text(&self, step: &SummaryStep, number: u32, tokens: u64) -> Result<(String, bool)> {
         let ToolResources { stores, outlines, .. } = self.resources;
-        let id = self.section_id(number);
+        let id = self.text.section(number);
         let tokens = tokens.max(SHORT_TOKENS);
         let bytes = usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
         let bounds = SectionBounds { tokens, bytes: bytes.min(8 * TOOL_RESULT_BYTES) };

@@ -91,13 +91,13 @@ pub(super) async fn checked(
         }
     }
     if !problems.is_empty() {
-        return Err(invalid(&problems));
+        return Err(ToolError::invalid(&problems));
     }
     let (stores, org) = (&context.resources.stores, &context.principal.org);
     let data = Value::Object(data);
     let CheckedQuotes { citations, missing } = check_quotes(stores, org, document, &data, quotes).await?;
     if !missing.is_empty() {
-        return Err(invalid(&missing));
+        return Err(ToolError::invalid(&missing));
     }
     for citation in citations {
         let of_path = |column: &&Column| member_path("", column.name()) == citation.path;
@@ -148,11 +148,6 @@ fn cell<'a>(
         citation: None,
     };
     Ok((column, cell, quote))
-}
-
-/// Returns the error for arguments that violate a rule.
-fn invalid(problems: &[String]) -> ToolError {
-    ToolError::ForModel(format!("Validation failed:\n- {}", problems.join("\n- ")))
 }
 
 /// Returns the current values of these columns, for the text about a conflict.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use folio_resources::{Document, EmbeddedImage, Heading, Link, LinkTarget, PageStructure, SectionId, Table, TextState};
+use folio_resources::{Document, EmbeddedImage, Heading, Link, LinkTarget, PageStructure, Table, TextState};
 use folio_storage::{IngestUpdate, NewPage};
 use folio_types::Timestamp;
 use serde_json::json;
@@ -121,7 +121,7 @@ async fn the_headings_of_a_long_document_are_read_once_for_all_sections() {
     let (text_id, first) = resources.outlines.outline(&resources.stores, &document).await.unwrap();
     let numbers: Vec<u32> = first.sections().iter().map(|section| section.number).rev().take(3).collect();
     for (number, page) in numbers.into_iter().zip([2_000, 1_999, 1_998]) {
-        let section = SectionId { text: text_id.clone(), number, rest: None };
+        let section = text_id.section(number);
         let read = test.ok("section_reader", json!({ "section_id": section.to_string() })).await;
         assert!(text(&read["text"]).contains(&format!("Part {page} of the terms.")), "{read}");
     }

@@ -448,12 +448,12 @@ async fn a_repeated_run_does_not_pay_for_answered_windows_again() {
         test.models.answer(r#"{"total": 957.5}"#);
     }
     let extracted = run(&test.context.resources, request.clone()).await.unwrap();
-    let coverage = extracted.report.coverage;
+    let coverage = extracted.extraction.report.coverage;
     // The second run calls the model for every window but the first, whose two calls count nevertheless.
     assert_eq!(test.models.requests().len(), 3 + coverage.windows as usize - 1);
     assert_eq!((coverage.model_calls, extracted.usage.model_calls), (coverage.windows + 1, coverage.windows - 1));
     let calls = test.models.requests().len();
-    assert_eq!(run(&test.context.resources, request.clone()).await.unwrap().data, extracted.data);
+    assert_eq!(run(&test.context.resources, request.clone()).await.unwrap().extraction.data, extracted.extraction.data);
     assert_eq!(test.models.requests().len(), calls);
     for _ in 0..coverage.windows {
         test.models.answer(r#"{"total": 957.5}"#);
@@ -511,7 +511,7 @@ async fn a_fallback_replaces_an_unavailable_model_and_is_recorded() {
     test.models.fail(ModelError::RateLimited { retry_after: None });
     test.models.answer(r#"{"total": 2}"#);
     let extracted = run(&test.context.resources, request).await.unwrap();
-    assert_eq!(extracted.model, "other", "the one before it is not offered to prompts");
+    assert_eq!(extracted.extraction.model, "other", "the one before it is not offered to prompts");
     assert_eq!(test.models.requested(), ["base", "other"]);
     let settled = usage(&test).await;
     assert!(settled.iter().all(|record| record.model == "other") && settled.len() == 1, "{settled:?}");
@@ -539,7 +539,7 @@ async fn a_fallback_that_the_credit_does_not_cover_is_skipped() {
     *test.models.unaffordable_models.lock().unwrap() = vec!["other"];
     test.models.fail(ModelError::RateLimited { retry_after: None });
     test.models.answer(r#"{"total": 2}"#);
-    assert_eq!(run(&test.context.resources, request.clone()).await.unwrap().model, "cheap");
+    assert_eq!(run(&test.context.resources, request.clone()).await.unwrap().extraction.model, "cheap");
     *test.models.unaffordable_models.lock().unwrap() = vec!["other", "cheap"];
     test.models.fail(ModelError::RateLimited { retry_after: None });
     let error = run(&test.context.resources, request.clone()).await.unwrap_err();
@@ -560,7 +560,7 @@ async fn a_replaced_models_usage_counts_in_the_run() {
     let recorded = usage(&test).await;
     let sum = recorded.iter().map(|record| record.usage.input_tokens).sum::<u64>();
     let spent = extracted.usage;
-    assert_eq!((extracted.model.as_str(), spent.model_calls, spent.input_tokens), ("other", 2, 200));
+    assert_eq!((extracted.extraction.model.as_str(), spent.model_calls, spent.input_tokens), ("other", 2, 200));
     assert_eq!((recorded.len(), sum), (2, 200), "{recorded:?}");
 }
 
@@ -570,7 +570,7 @@ async fn the_engine_returns_api_errors_to_the_service() {
     let (_, prompt) = test.invoice_prompt().await;
     let request = Request { model: Some("other".to_owned()), ..request(&test, &prompt) };
     test.models.answer(r#"{"total": 2}"#);
-    let extracted = run(&test.context.resources, request.clone()).await.unwrap();
+    let extracted = run(&test.context.resources, request.clone()).await.unwrap().extraction;
     assert_eq!((extracted.data, extracted.model.as_str()), (json!({ "total": 2 }), "other"));
     let unknown = Request { model: Some("ghost".to_owned()), ..request.clone() };
     assert_eq!(run(&test.context.resources, unknown).await.unwrap_err().reason, Reason::ModelNotAvailable);

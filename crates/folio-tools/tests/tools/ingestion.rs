@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_llm::{ModelError, count_tokens};
 use folio_passages::{Block, ChunkOptions, Context, Estimate, Section, chunk_document};
-use folio_resources::{Document, Heading, PageStructure, SectionId, TermSearch};
+use folio_resources::{Document, Heading, PageStructure, TermSearch};
 use folio_storage::{NewPage, StoredSummary, SummaryScope};
 use folio_tools::ingestion::{
     ChunkOverrides, GeneratedChunks, IndexCall, NetworkEnd, NetworkJob, NetworkRun, PassageIngester, SUMMARY_OPERATION,
@@ -43,10 +43,9 @@ impl PassageIngester for TestPassages {
     ) -> Result<GeneratedChunks> {
         let summaries = document_summaries(resources, document).await?;
         let (text, outline) = resources.outlines.outline(&resources.stores, document).await?;
-        let id = |number| SectionId { text: text.clone(), number, rest: None };
         let mut sections = Vec::new();
         for section in outline.sections() {
-            let (bounds, id) = (SectionBounds { tokens: 100_000, bytes: 1 << 20 }, id(section.number));
+            let (bounds, id) = (SectionBounds { tokens: 100_000, bytes: 1 << 20 }, text.section(section.number));
             let own = read_own_text(&resources.stores, &resources.outlines, document, &id, bounds).await?;
             let block = |page: PagePart| Block::Paragraph { page: page.number, start: 0, text: page.text };
             let blocks = own.pages.into_iter().map(block).collect();

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::output::View;
 use super::{DataArguments, collection, tag};
 use crate::client::{Client, explain_error};
+use crate::documents;
 use crate::terminal::printable;
-use crate::{documents, names};
 
 /// Maximum characters of the text of a model in an error.
 const RAW_TEXT_CHARS: usize = 1_000;
@@ -46,13 +46,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
 }
 
 async fn ask(client: &Client, arguments: &Arguments) -> Result<View> {
-    let mut document_ids = Vec::with_capacity(arguments.documents.len());
-    for document in &arguments.documents {
-        document_ids.push(documents::find(client, document, names::choose).await?.document_id);
-    }
     let question = Question {
         text: arguments.question.join(" "),
-        document_ids,
+        document_ids: documents::ids(client, &arguments.documents).await?,
         tag_ids: tag::ids(client, &arguments.tags).await?,
         collection_ids: collection::ids(client, &arguments.collections).await?,
         thread_id: arguments.thread.clone().unwrap_or_default(),

@@ -6,10 +6,9 @@ use serde_json::json;
 
 use super::document_selection::{DocumentSelection, SelectedDocuments};
 use super::output::View;
-use super::{DataArguments, job, present, prompt};
+use super::{DataArguments, job, prompt};
 use crate::client::{Client, answer};
 use crate::names;
-use crate::terminal::note;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -58,12 +57,6 @@ async fn start(client: &Client, arguments: &Arguments) -> Result<View> {
         credit_budget,
         ..Default::default()
     };
-    let created = present(answer(client.extractions().run_extractions(request)).await?.job)?;
-    match arguments.no_wait {
-        true => job::view(Some(created)),
-        false => {
-            note(&format!("job {} runs the prompt, also if this command ends", created.job_id));
-            job::watch(client, created.job_id).await
-        }
-    }
+    let created = answer(client.extractions().run_extractions(request)).await?.job;
+    job::follow(client, created, arguments.no_wait, "runs the prompt").await
 }

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::document::{self, entry};
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, collect, deleted, present, set_fields, tag, time, update_mask,
+    DataArguments, ItemArguments, ListArguments, deleted, list_items, present, set_fields, tag, time, update_mask,
 };
 use crate::client::{Client, answer};
-use crate::names::{self, Choice};
+use crate::names::{self, Choice, chosen};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -110,11 +110,11 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn collections(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListCollectionsRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.collections().list_collections(request)).await?;
-        Ok((page.collections, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.collections().list_collections(ListCollectionsRequest {
+            filter: list.filter()
+        }) => collections
+    };
     let found = found.await?;
     let tags = tag::names_by_id(client, found.iter().any(|collection| !collection.tag_ids.is_empty())).await?;
     let rows = found.iter().map(row).collect();
@@ -180,17 +180,11 @@ async fn change(client: &Client, update: &Update) -> Result<View> {
 
 async fn members(client: &Client, of: &Documents) -> Result<View> {
     let collection_id = id(client, &of.item, names::choose).await?;
-    let found = collect(of.list.limit, async |page_size, page_token| {
-        let request = v1::ListCollectionDocumentsRequest {
-            collection_id: collection_id.clone(),
-            page_size,
-            page_token,
-            filter: of.list.filter(),
-            ..Default::default()
-        };
-        let page = answer(client.collections().list_collection_documents(request)).await?;
-        Ok((page.documents, page.next_page_token))
-    });
+    let found = list_items! {
+        of.list.limit, client.collections().list_collection_documents(ListCollectionDocumentsRequest {
+            collection_id: collection_id.clone(), filter: of.list.filter()
+        }) => documents
+    };
     Ok(View::list(document::COLUMNS, found.await?.iter().map(document::row).collect()))
 }
 
@@ -206,10 +200,8 @@ async fn id(client: &Client, what: &str, choose: Choice<v1::Collection>) -> Resu
     if what.parse::<CollectionId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let filter = names::filter(what);
-    let request = v1::ListCollectionsRequest { page_size: names::CANDIDATES, filter, ..Default::default() };
-    let found = answer(client.collections().list_collections(request)).await?.collections;
-    Ok(choose("collection", what, found)?.collection_id)
+    let chosen = chosen!("collection", what, choose, client.collections().list_collections(ListCollectionsRequest) => collections);
+    Ok(chosen?.collection_id)
 }
 
 /// Returns the ids of collections that are named by ids or names.
@@ -232,17 +224,11 @@ fn row(collection: &v1::Collection) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use clap::{FromArgMatches as _, Subcommand as _};
-
     use super::*;
+    use crate::arguments::parse_arguments;
 
     fn update(arguments: &[&str]) -> Result<Update, clap::Error> {
-        let command = Command::augment_subcommands(clap::Command::new("collection").no_binary_name(true));
-        let matches = command.try_get_matches_from(["update", "Contracts"].iter().chain(arguments))?;
-        match Command::from_arg_matches(&matches)? {
-            Command::Update(update) => Ok(update),
-            other => panic!("{other:?}"),
-        }
+        parse_arguments(&[&["Contracts"][..], arguments].concat())
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use folio_operations::dictionary_import::IMPORT_BYTES;
+use folio_operations::filter::quote;
 use folio_proto::v1;
 use folio_resources::DictionaryEntryId;
 use folio_types::counted;
@@ -12,10 +13,9 @@ use serde_json::{Value, json};
 use super::dictionary_question;
 use super::export::Destination;
 use super::output::View;
-use super::{DataArguments, StoresArguments, collect, deleted, present, read_text, set_fields, time, update_mask};
+use super::{DataArguments, StoresArguments, deleted, list_items, present, read_text, set_fields, time, update_mask};
 use crate::client::{Client, answer, explain};
-use crate::names::quoted;
-use crate::{documents, names};
+use crate::documents;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -147,8 +147,8 @@ pub(crate) struct Export {
 impl Selection {
     /// Returns the filter of the request.
     fn filter(&self) -> String {
-        let term = self.term.iter().map(|text| format!("term:{}", quoted(text)));
-        let tags = self.tags.iter().map(|tag| format!("tag:{}", quoted(tag)));
+        let term = self.term.iter().map(|text| format!("term:{}", quote(text)));
+        let tags = self.tags.iter().map(|tag| format!("tag:{}", quote(tag)));
         let provenance = self.provenance.iter().map(|origin| {
             let name = match origin {
                 Origin::Person => "person",
@@ -190,12 +190,11 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 
 async fn entries(client: &Client, list: &List) -> Result<View> {
     let filter = list.selection.filter();
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request =
-            v1::ListDictionaryEntriesRequest { page_size, page_token, filter: filter.clone(), ..Default::default() };
-        let page = answer(client.dictionary().list_dictionary_entries(request)).await?;
-        Ok((page.dictionary_entries, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.dictionary().list_dictionary_entries(ListDictionaryEntriesRequest {
+            filter: filter.clone()
+        }) => dictionary_entries
+    };
     let rows = found.await?.iter().map(row).collect();
     Ok(View::list(["term", "expansion", "tags", "provenance", "confidence"], rows))
 }
@@ -213,7 +212,7 @@ async fn find(client: &Client, what: &str) -> Result<v1::DictionaryEntry> {
 }
 
 async fn of_term(client: &Client, term: &str) -> Result<Option<v1::DictionaryEntry>> {
-    let filter = format!("term={}", quoted(term));
+    let filter = format!("term={}", quote(term));
     let request = v1::ListDictionaryEntriesRequest { page_size: 1, filter, ..Default::default() };
     let page = answer(client.dictionary().list_dictionary_entries(request)).await?;
     Ok(page.dictionary_entries.into_iter().next())
@@ -224,16 +223,12 @@ async fn write(client: &Client, set: &Set) -> Result<View> {
         Some(_) => v1::DictionaryProvenance::Inferred,
         None => v1::DictionaryProvenance::Person,
     };
-    let mut source_document_ids = Vec::with_capacity(set.sources.len());
-    for source in &set.sources {
-        source_document_ids.push(documents::find(client, source, names::choose).await?.document_id);
-    }
     let entry = v1::DictionaryEntry {
         term: set.term.clone(),
         expansion: set.expansion.clone(),
         disambiguation: set.disambiguation.clone().unwrap_or_default(),
         tags: set.tags.clone(),
-        source_document_ids,
+        source_document_ids: documents::ids(client, &set.sources).await?,
         provenance: provenance.into(),
         confidence: set.confidence,
         ..v1::DictionaryEntry::default()

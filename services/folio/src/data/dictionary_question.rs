@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, ItemArguments, collect, present, time};
+use super::{DataArguments, ItemArguments, list_items, present, time};
 use crate::client::{Client, answer};
+use crate::documents;
 use crate::terminal::note;
-use crate::{documents, names};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Review {
@@ -119,7 +119,7 @@ impl Seed {
 }
 
 async fn review(client: &Client, review: &Review) -> Result<View> {
-    let document_id = documents::find(client, &review.item.item, names::choose).await?.document_id;
+    let document_id = documents::id(client, &review.item.item).await?;
     let without_model = review.without_model;
     let request = v1::ReviewDocumentTermsRequest { document_id, without_model, ..Default::default() };
     let found = answer(client.dictionary().review_document_terms(request)).await?;
@@ -132,7 +132,7 @@ async fn review(client: &Client, review: &Review) -> Result<View> {
 
 async fn questions(client: &Client, questions: &Questions) -> Result<View> {
     let document = match &questions.document {
-        Some(document) => Some(documents::find(client, document, names::choose).await?.document_id),
+        Some(document) => Some(documents::id(client, document).await?),
         None => None,
     };
     let state = match questions.state {
@@ -143,12 +143,11 @@ async fn questions(client: &Client, questions: &Questions) -> Result<View> {
     };
     let conditions: Vec<String> = state.into_iter().chain(document.map(|id| format!("document:{id}"))).collect();
     let filter = conditions.join(" ");
-    let found = collect(questions.limit, async |page_size, page_token| {
-        let filter = filter.clone();
-        let request = v1::ListDictionaryQuestionsRequest { page_size, page_token, filter, ..Default::default() };
-        let page = answer(client.dictionary().list_dictionary_questions(request)).await?;
-        Ok((page.dictionary_questions, page.next_page_token))
-    });
+    let found = list_items! {
+        questions.limit, client.dictionary().list_dictionary_questions(ListDictionaryQuestionsRequest {
+            filter: filter.clone()
+        }) => dictionary_questions
+    };
     let columns = ["dictionary_question_id", "term", "guess", "confidence", "occurrences", "contexts"];
     Ok(View::list(columns, found.await?.iter().map(row).collect()))
 }

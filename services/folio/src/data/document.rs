@@ -13,8 +13,8 @@ use super::export::Destination;
 use super::organization::Switch;
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, StoresArguments, collect, deleted, document_structure, present, tag,
-    time, update_mask,
+    DataArguments, ItemArguments, ListArguments, StoresArguments, deleted, document_structure, list_items, present,
+    tag, time, update_mask,
 };
 use crate::client::{Client, answer, explain};
 use crate::documents::{self, NewFile};
@@ -272,12 +272,9 @@ async fn documents_of(client: &Client, list: &List) -> Result<View> {
 
 /// Returns the documents that match a filter, newest first, at most `limit`.
 pub(super) async fn all(client: &Client, filter: &str, limit: usize) -> Result<Vec<v1::Document>> {
-    let found = collect(limit, async |page_size, page_token| {
-        let filter = filter.to_owned();
-        let request = v1::ListDocumentsRequest { page_size, page_token, filter, ..Default::default() };
-        let page = answer(client.documents().list_documents(request)).await?;
-        Ok((page.documents, page.next_page_token))
-    });
+    let found = list_items! {
+        limit, client.documents().list_documents(ListDocumentsRequest { filter: filter.to_owned() }) => documents
+    };
     found.await
 }
 

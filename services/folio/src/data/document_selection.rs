@@ -1,6 +1,7 @@
 //! The selection of the documents of a job.
 
 use anyhow::{Result, bail};
+use folio_operations::filter::quote;
 
 use super::tag;
 use crate::client::Client;
@@ -37,10 +38,7 @@ pub(super) struct SelectedDocuments {
 impl DocumentSelection {
     /// Finds the ids of the named resources.
     pub(super) async fn resolve(&self, client: &Client) -> Result<SelectedDocuments> {
-        let mut document_ids = Vec::with_capacity(self.documents.len());
-        for document in &self.documents {
-            document_ids.push(documents::find(client, document, names::choose).await?.document_id);
-        }
+        let document_ids = documents::ids(client, &self.documents).await?;
         let document_filter = match document_ids.is_empty() {
             true => Some(self.filter(client).await?),
             false => None,
@@ -61,7 +59,7 @@ impl DocumentSelection {
 
 fn conditions(tags: &[String], name: Option<&str>, metadata: &[(String, String)]) -> String {
     let tags = tags.iter().map(|tag| format!("tag:{tag}"));
-    let metadata = metadata.iter().map(|(key, text)| format!("metadata.{key}:{}", names::quoted(text)));
+    let metadata = metadata.iter().map(|(key, text)| format!("metadata.{key}:{}", quote(text)));
     tags.chain(name.map(names::filter)).chain(metadata).collect::<Vec<_>>().join(" ")
 }
 

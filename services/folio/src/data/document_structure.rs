@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::export::Destination;
 use super::output::View;
-use super::{DataArguments, ItemArguments, collect};
+use super::{DataArguments, ItemArguments, list_items};
 use crate::client::{Client, answer, explain};
-use crate::{documents, names};
+use crate::documents;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Section {
@@ -61,13 +61,9 @@ impl Images {
     }
 }
 
-async fn id_of(client: &Client, what: &str) -> Result<String> {
-    Ok(documents::find(client, what, names::choose).await?.document_id)
-}
-
 /// Returns the sections of a document. A title in the table is indented by its level.
 pub(super) async fn outline(client: &Client, what: &str) -> Result<View> {
-    let document_id = id_of(client, what).await?;
+    let document_id = documents::id(client, what).await?;
     let (mut rows, mut from_page) = (Vec::new(), 1);
     while from_page > 0 {
         let request = v1::GetDocumentStructureRequest { document_id: document_id.clone(), from_page, page_count: 0 };
@@ -114,13 +110,10 @@ async fn section(client: &Client, section_id: &str, tokens: Option<u32>) -> Resu
 const PART_TOKENS: u32 = 50_000;
 
 async fn links(client: &Client, what: &str, limit: usize) -> Result<View> {
-    let document_id = id_of(client, what).await?;
-    let found = collect(limit, async |page_size, page_token| {
-        let request =
-            v1::ListLinksRequest { document_id: document_id.clone(), page_size, page_token, ..Default::default() };
-        let page = answer(client.documents().list_links(request)).await?;
-        Ok((page.links, page.next_page_token))
-    });
+    let document_id = documents::id(client, what).await?;
+    let found = list_items! {
+        limit, client.documents().list_links(ListLinksRequest { document_id: document_id.clone() }) => links
+    };
     Ok(View::list(["page", "anchor_text", "target"], found.await?.iter().map(link_row).collect()))
 }
 
@@ -135,13 +128,10 @@ fn link_row(link: &v1::DocumentLink) -> Value {
 
 /// Lists the images of a document, and writes them to a folder if one is given.
 async fn images(client: &Client, what: &str, limit: usize, folder: Option<&Path>) -> Result<View> {
-    let document_id = id_of(client, what).await?;
-    let found = collect(limit, async |page_size, page_token| {
-        let request =
-            v1::ListImagesRequest { document_id: document_id.clone(), page_size, page_token, ..Default::default() };
-        let page = answer(client.documents().list_images(request)).await?;
-        Ok((page.images, page.next_page_token))
-    });
+    let document_id = documents::id(client, what).await?;
+    let found = list_items! {
+        limit, client.documents().list_images(ListImagesRequest { document_id: document_id.clone() }) => images
+    };
     let mut rows = Vec::new();
     for image in found.await? {
         let file = match folder {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::output::{Format, View};
-use super::{DataArguments, collect, extraction, parsed, present, prompt};
+use super::{DataArguments, extraction, list_items, parsed, present, prompt};
 use crate::client::{Client, answer};
 use crate::names;
 use crate::progress::Progress;
@@ -101,12 +101,9 @@ async fn verified(client: &Client, revision: &v1::PromptRevision, limit: usize) 
         Some((schema, _)) => format!("schema:{schema} verified:true"),
         None => format!("prompt:{} verified:true", revision.prompt_id),
     };
-    let listed = collect(limit, async |page_size, page_token| {
-        let filter = filter.clone();
-        let request = v1::ListExtractionsRequest { filter, page_size, page_token, ..Default::default() };
-        let page = answer(client.extractions().list_extractions(request)).await?;
-        Ok((page.extractions, page.next_page_token))
-    });
+    let listed = list_items! {
+        limit, client.extractions().list_extractions(ListExtractionsRequest { filter: filter.clone() }) => extractions
+    };
     Ok(newest_of_documents(listed.await?))
 }
 

@@ -345,7 +345,7 @@ fn state(extraction: &v1::Extraction) -> String {
 
 /// Returns a line that states which parts of the document were read. None: no prompt run made the extraction.
 pub(crate) fn coverage(extraction: &v1::Extraction) -> Option<String> {
-    extraction.coverage.as_ref().map(|coverage| Coverage::from(coverage).to_string())
+    extraction.coverage.clone().map(|coverage| Coverage::from(coverage).to_string())
 }
 
 pub(crate) fn conflict(conflict: &v1::ExtractionConflict) -> Value {

@@ -10,7 +10,6 @@ use super::organization::IngestionMode;
 use super::output::View;
 use super::{DataArguments, present, time};
 use crate::client::{Client, answer};
-use crate::terminal::note;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -49,14 +48,8 @@ async fn start(client: &Client, arguments: &Arguments) -> Result<View> {
         credit_budget: arguments.budget,
         ..Default::default()
     };
-    let created = present(answer(client.ingestions().start_ingestion(request)).await?.job)?;
-    match arguments.no_wait {
-        true => job::view(Some(created)),
-        false => {
-            note(&format!("job {} ingests the documents, also if this command ends", created.job_id));
-            job::watch(client, created.job_id).await
-        }
-    }
+    let created = answer(client.ingestions().start_ingestion(request)).await?.job;
+    job::follow(client, created, arguments.no_wait, "ingests the documents").await
 }
 
 /// Returns the states of the ingestions of documents.

@@ -8,7 +8,7 @@ use folio_types::JobId;
 use serde_json::{Value, json};
 
 use super::output::{Format, View};
-use super::{DataArguments, collect, parsed, present, time};
+use super::{DataArguments, list_items, parsed, present, time};
 use crate::client::{Client, answer, explain_error};
 use crate::progress::{Progress, ProgressLine};
 use crate::terminal::note;
@@ -115,11 +115,9 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 
 async fn jobs(client: &Client, list: &List) -> Result<View> {
     let filter = if list.open { "open:true" } else { "" };
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListJobsRequest { page_size, page_token, filter: filter.to_owned(), ..Default::default() };
-        let page = answer(client.jobs().list_jobs(request)).await?;
-        Ok((page.jobs, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.jobs().list_jobs(ListJobsRequest { filter: filter.to_owned() }) => jobs
+    };
     let columns = ["job_id", "kind", "state", "progress", "reason", "create_time"];
     Ok(View::list(columns, found.await?.iter().map(row).collect()))
 }
@@ -128,9 +126,20 @@ async fn show(client: &Client, job_id: String) -> Result<View> {
     view(answer(client.jobs().get_job(v1::GetJobRequest { job_id })).await?.job)
 }
 
+/// Shows the job that a command created: at once if `no_wait`, otherwise until it ends. `effect`: the effect of the job, for the note
+/// that it continues without the command.
+pub(super) async fn follow(client: &Client, created: Option<v1::Job>, no_wait: bool, effect: &str) -> Result<View> {
+    let created = present(created)?;
+    if no_wait {
+        return view(Some(created));
+    }
+    note(&format!("job {} {effect}, also if this command ends", created.job_id));
+    watch(client, created.job_id).await
+}
+
 /// Shows the progress of a job until it ends: a bar on a terminal, otherwise a line for each change. A failed job is a failure, and so is
 /// a job with failed items.
-pub(super) async fn watch(client: &Client, job_id: String) -> Result<View> {
+async fn watch(client: &Client, job_id: String) -> Result<View> {
     let line = std::io::stderr().is_terminal().then(|| Progress::stderr().line(&job_id));
     let report = |job: &v1::Job, state: &str| match &line {
         Some(line) => line.count(job.done_items + job.failed_items, job.total_items, state),
@@ -206,17 +215,16 @@ async fn retry(client: &Client, again: &Retry) -> Result<View> {
 
 async fn items(client: &Client, list: &Items) -> Result<View> {
     let (job_id, filter) = (list.job.to_string(), list.state.map(ItemState::filter).unwrap_or_default());
-    let found = collect(list.limit, async |page_size, page_token| {
-        let (job_id, filter) = (job_id.clone(), filter.to_owned());
-        let request = v1::ListJobItemsRequest { job_id, page_size, page_token, filter, ..Default::default() };
-        let page = answer(client.jobs().list_job_items(request)).await?;
-        Ok((page.items, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.jobs().list_job_items(ListJobItemsRequest {
+            job_id: job_id.clone(), filter: filter.to_owned()
+        }) => items
+    };
     Ok(View::list(ITEM_COLUMNS, found.await?.iter().map(item).collect()))
 }
 
 /// Returns a job of a response.
-pub(super) fn view(job: Option<v1::Job>) -> Result<View> {
+fn view(job: Option<v1::Job>) -> Result<View> {
     let job = present(job)?;
     Ok(View::one(row(&job)).text(text(&job)))
 }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, ItemArguments, collect, time};
+use super::{DataArguments, ItemArguments, list_items, time};
 use crate::client::{Client, answer};
-use crate::{documents, names};
+use crate::documents;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -73,45 +73,30 @@ pub(crate) async fn run(command: Command) -> Result<()> {
     }
 }
 
-async fn id_of(client: &Client, what: &str) -> Result<String> {
-    Ok(documents::find(client, what, names::choose).await?.document_id)
-}
-
 async fn of_document(client: &Client, show: &Show) -> Result<View> {
-    let document_id = id_of(client, &show.item.item).await?;
+    let document_id = documents::id(client, &show.item.item).await?;
     let filter = match show.status {
         None => "",
         Some(Status::Matched) => "status:matched",
         Some(Status::Ambiguous) => "status:ambiguous",
         Some(Status::Missing) => "status:missing",
     };
-    let found = collect(show.limit, async |page_size, page_token| {
-        let request = v1::ListDocumentLinksRequest {
-            document_id: document_id.clone(),
-            page_size,
-            page_token,
-            filter: filter.to_owned(),
-            ..Default::default()
-        };
-        let page = answer(client.links().list_document_links(request)).await?;
-        Ok((page.links, page.next_page_token))
-    });
+    let found = list_items! {
+        show.limit, client.links().list_document_links(ListDocumentLinksRequest {
+            document_id: document_id.clone(), filter: filter.to_owned()
+        }) => links
+    };
     let columns = ["page", "target", "status", "documents", "action"];
     Ok(View::list(columns, found.await?.iter().map(link_row).collect()).empty("the document has no links"))
 }
 
 async fn to_document(client: &Client, to: &To) -> Result<View> {
-    let document_id = id_of(client, &to.item.item).await?;
-    let found = collect(to.limit, async |page_size, page_token| {
-        let request = v1::ListLinkingDocumentsRequest {
-            document_id: document_id.clone(),
-            page_size,
-            page_token,
-            ..Default::default()
-        };
-        let page = answer(client.links().list_linking_documents(request)).await?;
-        Ok((page.links, page.next_page_token))
-    });
+    let document_id = documents::id(client, &to.item.item).await?;
+    let found = list_items! {
+        to.limit, client.links().list_linking_documents(ListLinkingDocumentsRequest {
+            document_id: document_id.clone()
+        }) => links
+    };
     let row = |link: &v1::IncomingLink| {
         let document = link.document.clone().unwrap_or_default();
         json!({
@@ -124,17 +109,13 @@ async fn to_document(client: &Client, to: &To) -> Result<View> {
 }
 
 async fn missing_targets(client: &Client, limit: usize) -> Result<View> {
-    let found = collect(limit, async |page_size, page_token| {
-        let request = v1::ListMissingLinksRequest { page_size, page_token, ..Default::default() };
-        let page = answer(client.links().list_missing_links(request)).await?;
-        Ok((page.links, page.next_page_token))
-    });
+    let found = list_items!(limit, client.links().list_missing_links(ListMissingLinksRequest {}) => links);
     let columns = ["target", "documents", "document_id", "create_time"];
     Ok(View::list(columns, found.await?.iter().map(missing_row).collect()).empty("no target is missing"))
 }
 
 async fn resolve(client: &Client, what: &str) -> Result<View> {
-    let document_id = id_of(client, what).await?;
+    let document_id = documents::id(client, what).await?;
     let request = v1::ResolveDocumentLinksRequest { document_id, ..Default::default() };
     let v1::ResolveDocumentLinksResponse { matched, ambiguous, missing, truncated } =
         answer(client.links().resolve_document_links(request)).await?;

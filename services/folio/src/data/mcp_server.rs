@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, collect, deleted, parsed, present, set_fields, time, update_mask};
+use super::{DataArguments, deleted, list_items, parsed, present, set_fields, time, update_mask};
 use crate::client::{Client, answer};
 use crate::secret_input;
 
@@ -157,12 +157,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn servers(client: &Client) -> Result<Vec<v1::McpServer>> {
-    collect(SERVERS_READ, async |page_size, page_token| {
-        let request = v1::ListMcpServersRequest { page_size, page_token, ..Default::default() };
-        let page = answer(client.mcp_servers().list_mcp_servers(request)).await?;
-        Ok((page.mcp_servers, page.next_page_token))
-    })
-    .await
+    list_items!(SERVERS_READ, client.mcp_servers().list_mcp_servers(ListMcpServersRequest {}) => mcp_servers).await
 }
 
 async fn all(client: &Client) -> Result<View> {

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::job::word;
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, collect, deleted, present, set_fields, time, update_mask, user,
+    DataArguments, ItemArguments, ListArguments, deleted, list_items, present, set_fields, time, update_mask, user,
 };
 use crate::client::{Client, answer};
-use crate::names::{self, Choice};
+use crate::names::{self, Choice, chosen};
 use crate::token::Role;
 
 #[derive(Debug, clap::Subcommand)]
@@ -66,11 +66,9 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn members(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListMembersRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.organizations().list_members(request)).await?;
-        Ok((page.members, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.organizations().list_members(ListMembersRequest { filter: list.filter() }) => members
+    };
     Ok(View::list(["user_id", "name", "role", "create_time"], found.await?.iter().map(row).collect()))
 }
 
@@ -119,10 +117,8 @@ async fn id(client: &Client, what: &str, choose: Choice<v1::Member>) -> Result<S
     if what.parse::<UserId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let filter = names::filter(what);
-    let request = v1::ListMembersRequest { page_size: names::CANDIDATES, filter, ..Default::default() };
-    let found = answer(client.organizations().list_members(request)).await?.members;
-    Ok(choose("member", what, found)?.user_id)
+    let chosen = chosen!("member", what, choose, client.organizations().list_members(ListMembersRequest) => members);
+    Ok(chosen?.user_id)
 }
 
 fn row(member: &v1::Member) -> Value {
@@ -134,21 +130,13 @@ fn row(member: &v1::Member) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        update: Update,
-    }
+    use crate::arguments::parse_arguments;
 
     #[test]
     fn an_update_names_the_given_fields_only() {
         let changed = |flags: &[&str]| {
-            let line = Line::try_parse_from([&["update", "Ann"][..], flags].concat()).unwrap();
-            let (member, paths) = changes(&line.update);
+            let (member, paths) = changes(&parse_arguments(&[&["Ann"][..], flags].concat()).unwrap());
             (row(&member), paths.join(","))
         };
         assert_eq!(changed(&[]).1, "");

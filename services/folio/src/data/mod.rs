@@ -286,6 +286,27 @@ pub(crate) async fn collect<T>(
     Ok(items)
 }
 
+/// Reads the items of a list as [`collect`] does, given a call with the fields of its request apart from those of pages, and the name
+/// of the items in the response.
+macro_rules! list_items {
+    (
+        $limit:expr,
+        $client:ident.$service:ident().$list:ident($Request:ident { $($field:ident $(: $value:expr)?),* }) => $items:ident
+    ) => {
+        $crate::data::collect($limit, async |page_size, page_token| {
+            let request = folio_proto::v1::$Request {
+                page_size,
+                page_token,
+                $($field $(: $value)?,)*
+                ..Default::default()
+            };
+            let page = $crate::client::answer($client.$service().$list(request)).await?;
+            Ok((page.$items, page.next_page_token))
+        })
+    };
+}
+pub(crate) use list_items;
+
 /// Reads a text file, or standard input for `-`. Error: it has more than `max` bytes or is not UTF-8.
 fn read_text(path: &Path, max: usize) -> Result<String> {
     let is_stdin = path.as_os_str() == "-";
@@ -302,7 +323,7 @@ fn read_text(path: &Path, max: usize) -> Result<String> {
 }
 
 /// Parses JSON text of the server. Text that is no JSON remains a text.
-fn parsed(json: &str) -> Value {
+pub(crate) fn parsed(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))
 }
 

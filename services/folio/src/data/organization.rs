@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, ListArguments, collect, deleted, present, set_fields, time, update_mask, user};
+use super::{DataArguments, ListArguments, deleted, list_items, present, set_fields, time, update_mask, user};
 use crate::client::{Client, answer};
 use crate::terminal::note;
 
@@ -118,12 +118,11 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn organizations(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request =
-            v1::ListOrganizationsRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.organizations().list_organizations(request)).await?;
-        Ok((page.organizations, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.organizations().list_organizations(ListOrganizationsRequest {
+            filter: list.filter()
+        }) => organizations
+    };
     Ok(View::list(["organization_id", "name", "create_time"], found.await?.iter().map(row).collect()))
 }
 
@@ -218,19 +217,11 @@ fn row(organization: &v1::Organization) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        update: Update,
-    }
+    use crate::arguments::parse_arguments;
 
     fn changed(flags: &[&str]) -> (Value, Vec<&'static str>) {
-        let line = Line::try_parse_from([&["update"], flags].concat()).unwrap();
-        let (organization, paths) = changes(&line.update);
+        let (organization, paths) = changes(&parse_arguments(flags).unwrap());
         (row(&organization), paths)
     }
 

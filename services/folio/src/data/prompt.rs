@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, collect, deleted, pending_review, present, read_text, schema, tag,
+    DataArguments, ItemArguments, ListArguments, deleted, list_items, pending_review, present, read_text, schema, tag,
     time, with_review,
 };
 use crate::client::{Client, answer};
-use crate::names::{self, Choice};
+use crate::names::{self, Choice, chosen};
 use crate::terminal::note;
 
 #[derive(Debug, clap::Subcommand)]
@@ -75,11 +75,9 @@ async fn remove(client: &Client, what: &str) -> Result<View> {
 }
 
 async fn prompts(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListPromptsRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.prompts().list_prompts(request)).await?;
-        Ok((page.prompts, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.prompts().list_prompts(ListPromptsRequest { filter: list.filter() }) => prompts
+    };
     let rows: Vec<Value> = found.await?.iter().map(row).collect();
     Ok(View::list(
         with_review(&["prompt_id", "name", "revision", "schema_revid", "model", "revision_create_time"], &rows),
@@ -139,9 +137,8 @@ pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Prompt>) 
     if what == PromptId::BUILT_IN || what.parse::<PromptId>().is_ok() || what.parse::<PromptRevId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let request =
-        v1::ListPromptsRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
-    Ok(choose("prompt", what, answer(client.prompts().list_prompts(request)).await?.prompts)?.prompt_id)
+    let chosen = chosen!("prompt", what, choose, client.prompts().list_prompts(ListPromptsRequest) => prompts);
+    Ok(chosen?.prompt_id)
 }
 
 fn row(prompt: &v1::Prompt) -> Value {

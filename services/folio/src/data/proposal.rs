@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, collect, present, prompt, time};
+use super::{DataArguments, list_items, present, prompt, time};
 use crate::client::{Client, answer};
 use crate::documents;
-use crate::names;
 use crate::terminal::note;
 
 const COLUMNS: [&str; 7] =
@@ -100,18 +99,15 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 
 async fn proposals(client: &Client, list: &List) -> Result<View> {
     let document = match &list.document {
-        Some(document) => Some(documents::find(client, document, names::choose).await?.document_id),
+        Some(document) => Some(documents::id(client, document).await?),
         None => None,
     };
     let conditions = list.state.map(|state| state.condition().to_owned()).into_iter();
     let conditions: Vec<String> = conditions.chain(document.map(|id| format!("document:{id}"))).collect();
     let filter = conditions.join(" ");
-    let found = collect(list.limit, async |page_size, page_token| {
-        let filter = filter.clone();
-        let request = v1::ListProposalsRequest { page_size, page_token, filter, ..Default::default() };
-        let page = answer(client.proposals().list_proposals(request)).await?;
-        Ok((page.proposals, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.proposals().list_proposals(ListProposalsRequest { filter: filter.clone() }) => proposals
+    };
     Ok(View::list(COLUMNS, found.await?.iter().map(row).collect()))
 }
 

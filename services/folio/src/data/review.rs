@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::fields::{self, Field, fields};
 use super::output::View;
-use super::{DataArguments, collect, extraction, parsed, present};
+use super::{DataArguments, extraction, list_items, parsed, present};
 use crate::client::{Client, answer};
 use crate::input::{Entry, Input};
 use crate::layout::Span;
@@ -90,12 +90,11 @@ async fn review(client: Client, arguments: &Arguments) -> Result<View> {
 }
 
 async fn unverified(client: &Client, limit: usize) -> Result<Vec<String>> {
-    let found = collect(limit, async |page_size, page_token| {
-        let (filter, include_data) = ("verified:false".to_owned(), Some(false));
-        let request = v1::ListExtractionsRequest { filter, include_data, page_size, page_token, ..Default::default() };
-        let page = answer(client.extractions().list_extractions(request)).await?;
-        Ok((page.extractions, page.next_page_token))
-    });
+    let found = list_items! {
+        limit, client.extractions().list_extractions(ListExtractionsRequest {
+            filter: "verified:false".to_owned(), include_data: Some(false)
+        }) => extractions
+    };
     Ok(found.await?.into_iter().map(|extraction| extraction.extraction_id).collect())
 }
 

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, collect, deleted, parsed, pending_review, present, read_text, time,
+    DataArguments, ItemArguments, ListArguments, deleted, list_items, parsed, pending_review, present, read_text, time,
     update_mask, with_review,
 };
 use crate::client::{Client, answer};
 use crate::documents;
-use crate::names::{self, Choice};
+use crate::names::{self, Choice, chosen};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -86,11 +86,9 @@ async fn remove(client: &Client, what: &str) -> Result<View> {
 }
 
 async fn schemas(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListSchemasRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.schemas().list_schemas(request)).await?;
-        Ok((page.schemas, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.schemas().list_schemas(ListSchemasRequest { filter: list.filter() }) => schemas
+    };
     let rows: Vec<Value> = found.await?.iter().map(row).collect();
     Ok(View::list(with_review(&["schema_id", "name", "revision", "strict", "revision_create_time"], &rows), rows))
 }
@@ -180,9 +178,8 @@ pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Schema>) 
     if what.parse::<SchemaId>().is_ok() || what.parse::<SchemaRevId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let request =
-        v1::ListSchemasRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
-    Ok(choose("schema", what, answer(client.schemas().list_schemas(request)).await?.schemas)?.schema_id)
+    let chosen = chosen!("schema", what, choose, client.schemas().list_schemas(ListSchemasRequest) => schemas);
+    Ok(chosen?.schema_id)
 }
 
 fn row(schema: &v1::Schema) -> Value {

@@ -11,8 +11,8 @@ use super::document::entry;
 use super::output::View;
 use super::{DataArguments, collection, tag};
 use crate::client::{Client, answer};
+use crate::documents;
 use crate::terminal::note;
-use crate::{documents, names};
 
 /// Maximum length of a snippet, in characters: the width of a cell of a printed table.
 const SNIPPET_CHARS: usize = 48;
@@ -84,12 +84,8 @@ impl Arguments {
 
     /// Returns the filter with ids in place of names.
     async fn filter(&self, client: &Client) -> Result<v1::PassageFilter> {
-        let mut document_ids = Vec::with_capacity(self.documents.len());
-        for document in &self.documents {
-            document_ids.push(documents::find(client, document, names::choose).await?.document_id);
-        }
         Ok(v1::PassageFilter {
-            document_ids,
+            document_ids: documents::ids(client, &self.documents).await?,
             tag_ids: tag::ids(client, &self.tags).await?,
             metadata: self.metadata.iter().cloned().collect(),
             start_time: self.from.map(folio_proto::time::to_proto),

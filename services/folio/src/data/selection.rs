@@ -4,8 +4,8 @@ use anyhow::Result;
 use folio_proto::v1;
 use folio_types::Timestamp;
 
-use super::{collect, prompt, schema, tag};
-use crate::client::{Client, answer};
+use super::{list_items, prompt, schema, tag};
+use crate::client::Client;
 use crate::{documents, names};
 
 /// The conditions of extractions, which all hold.
@@ -49,10 +49,7 @@ impl Selection {
 
     /// Finds the ids of the named resources.
     pub(super) async fn resolve(&self, client: &Client) -> Result<Conditions> {
-        let mut document_ids = Vec::with_capacity(self.documents.len());
-        for document in &self.documents {
-            document_ids.push(documents::find(client, document, names::choose).await?.document_id);
-        }
+        let document_ids = documents::ids(client, &self.documents).await?;
         let prompt = match &self.prompt {
             Some(prompt) => Some(prompt::id(client, prompt, names::choose).await?),
             None => None,
@@ -88,19 +85,11 @@ pub(super) async fn extractions(client: &Client, selection: &Selection, limit: u
     }
     let mut found = Vec::new();
     for document_id in &document_ids {
-        let listed = collect(limit, async |page_size, page_token| {
-            let request = v1::ListExtractionsRequest {
-                document_id: document_id.clone(),
-                page_size,
-                page_token,
-                filter: filter.clone(),
-                start_time,
-                end_time,
-                ..v1::ListExtractionsRequest::default()
-            };
-            let page = answer(client.extractions().list_extractions(request)).await?;
-            Ok((page.extractions, page.next_page_token))
-        });
+        let listed = list_items! {
+            limit, client.extractions().list_extractions(ListExtractionsRequest {
+                document_id: document_id.clone(), filter: filter.clone(), start_time, end_time
+            }) => extractions
+        };
         found.extend(listed.await?);
     }
     Ok(found)

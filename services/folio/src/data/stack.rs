@@ -19,12 +19,11 @@ use self::members::{Create, Members, change, make};
 use super::job::word;
 use super::output::View;
 use super::{
-    DataArguments, ItemArguments, ListArguments, collect, deleted, job, parsed, present, stack_agent, stack_changes,
+    DataArguments, ItemArguments, ListArguments, deleted, job, list_items, parsed, present, stack_agent, stack_changes,
     stack_text, tag, time,
 };
 use crate::client::{Client, answer};
-use crate::names::Choice;
-use crate::terminal::note;
+use crate::names::{Choice, chosen};
 use crate::{documents, names};
 
 #[derive(Debug, clap::Subcommand)]
@@ -234,11 +233,9 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn stacks(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListStacksRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.stacks().list_stacks(request)).await?;
-        Ok((page.stacks, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.stacks().list_stacks(ListStacksRequest { filter: list.filter() }) => stacks
+    };
     let found = found.await?;
     let tags = tag::names_by_id(client, found.iter().any(|stack| stack.rule.is_some())).await?;
     let rows = found.iter().map(shown).collect();
@@ -251,22 +248,13 @@ pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Stack>) -
     if what.parse::<StackId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let request =
-        v1::ListStacksRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
-    Ok(choose("stack", what, answer(client.stacks().list_stacks(request)).await?.stacks)?.stack_id)
+    let chosen = chosen!("stack", what, choose, client.stacks().list_stacks(ListStacksRequest) => stacks);
+    Ok(chosen?.stack_id)
 }
 
 async fn find(client: &Client, what: &str) -> Result<v1::Stack> {
     let stack_id = id(client, what, names::choose).await?;
     present(answer(client.stacks().get_stack(v1::GetStackRequest { stack_id })).await?.stack)
-}
-
-pub(super) async fn document_ids(client: &Client, documents: &[String]) -> Result<Vec<String>> {
-    let mut ids = Vec::with_capacity(documents.len());
-    for document in documents {
-        ids.push(documents::find(client, document, names::choose).await?.document_id);
-    }
-    Ok(ids)
 }
 
 async fn remove(client: &Client, what: &str) -> Result<View> {
@@ -285,30 +273,18 @@ async fn start(client: &Client, fill: &Fill) -> Result<View> {
     let stack_id = id(client, &fill.stack, names::choose).await?;
     let request =
         v1::FillStackRequest { stack_id, model: fill.model.clone(), credit_budget: fill.budget, ..Default::default() };
-    let created = present(answer(client.stacks().fill_stack(request)).await?.job)?;
-    match fill.no_wait {
-        true => job::view(Some(created)),
-        false => {
-            note(&format!("job {} fills the rows, also if this command ends", created.job_id));
-            job::watch(client, created.job_id).await
-        }
-    }
+    let created = answer(client.stacks().fill_stack(request)).await?.job;
+    job::follow(client, created, fill.no_wait, "fills the rows").await
 }
 
 async fn list_rows(client: &Client, rows: &Rows) -> Result<View> {
     let stack = find(client, &rows.stack).await?;
     let filter = if rows.waiting { "waiting:true" } else { "" };
-    let found = collect(rows.limit, async |page_size, page_token| {
-        let request = v1::ListStackRowsRequest {
-            stack_id: stack.stack_id.clone(),
-            page_size,
-            page_token,
-            filter: filter.to_owned(),
-            ..Default::default()
-        };
-        let page = answer(client.stacks().list_stack_rows(request)).await?;
-        Ok((page.rows, page.next_page_token))
-    });
+    let found = list_items! {
+        rows.limit, client.stacks().list_stack_rows(ListStackRowsRequest {
+            stack_id: stack.stack_id.clone(), filter: filter.to_owned()
+        }) => rows
+    };
     let rows: Vec<Value> = found.await?.iter().map(row).collect();
     let table = stack_text::rows(&stack.columns, &rows);
     let view = View::list(["document", "values", "missing_columns", "waiting"], rows);

@@ -13,8 +13,8 @@ use super::output::{Format, View};
 use super::stack::{self, COLUMNS_BYTES, Row};
 use super::{DataArguments, parsed, present, read_text, stack_text, tag, time, update_mask, watched};
 use crate::client::{Client, answer};
-use crate::names;
 use crate::terminal::{stdout_closed, write_stdout};
+use crate::{documents, names};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Changes {
@@ -118,7 +118,7 @@ async fn changed(client: &Client, changes: &Changes) -> Result<(v1::Stack, Vec<&
         paths.push("description");
     }
     if !changes.documents.is_empty() {
-        stack.document_ids = stack::document_ids(client, &changes.documents).await?;
+        stack.document_ids = documents::ids(client, &changes.documents).await?;
         paths.push("document_ids");
     }
     if !changes.tags.is_empty() || !changes.metadata.is_empty() {

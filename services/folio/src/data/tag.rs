@@ -8,9 +8,9 @@ use folio_types::TagId;
 use serde_json::{Value, json};
 
 use super::output::View;
-use super::{DataArguments, ItemArguments, ListArguments, collect, deleted, present, time};
+use super::{DataArguments, ItemArguments, ListArguments, deleted, list_items, present, time};
 use crate::client::{Client, answer};
-use crate::names::{self, Choice};
+use crate::names::{self, Choice, chosen};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -53,11 +53,7 @@ async fn remove(client: &Client, what: &str) -> Result<View> {
 }
 
 async fn tags(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListTagsRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.tags().list_tags(request)).await?;
-        Ok((page.tags, page.next_page_token))
-    });
+    let found = list_items!(list.limit, client.tags().list_tags(ListTagsRequest { filter: list.filter() }) => tags);
     Ok(View::list(["tag_id", "name", "color", "description"], found.await?.iter().map(row).collect()))
 }
 
@@ -77,9 +73,8 @@ pub(super) async fn id(client: &Client, what: &str, choose: Choice<v1::Tag>) -> 
     if what.parse::<TagId>().is_ok() {
         return Ok(what.to_owned());
     }
-    let request =
-        v1::ListTagsRequest { page_size: names::CANDIDATES, filter: names::filter(what), ..Default::default() };
-    Ok(choose("tag", what, answer(client.tags().list_tags(request)).await?.tags)?.tag_id)
+    let chosen = chosen!("tag", what, choose, client.tags().list_tags(ListTagsRequest) => tags);
+    Ok(chosen?.tag_id)
 }
 
 /// Returns the ids of tags that are named by ids or names.

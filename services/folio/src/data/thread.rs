@@ -1,15 +1,15 @@
 //! `folio thread`.
 
 use anyhow::Result;
+use folio_operations::filter::quote;
 use folio_proto::v1;
 use folio_types::ThreadId;
 use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, collect, parsed, present, time};
+use super::{DataArguments, list_items, parsed, present, time};
 use crate::client::{Client, answer};
-use crate::names;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -64,16 +64,14 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 
 /// Returns the condition of a filter. None: an empty filter.
 fn condition(field: &str, value: Option<&str>) -> String {
-    value.map(|value| format!("{field}={}", names::quoted(value))).unwrap_or_default()
+    value.map(|value| format!("{field}={}", quote(value))).unwrap_or_default()
 }
 
 async fn threads(client: &Client, list: &List) -> Result<View> {
     let filter = condition("profile", list.profile.as_deref());
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListThreadsRequest { page_size, page_token, filter: filter.clone(), ..Default::default() };
-        let page = answer(client.threads().list_threads(request)).await?;
-        Ok((page.threads, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.threads().list_threads(ListThreadsRequest { filter: filter.clone() }) => threads
+    };
     let columns = ["thread_id", "profile", "title", "turns", "create_time"];
     Ok(View::list(columns, found.await?.iter().map(row).collect()))
 }
@@ -101,17 +99,11 @@ fn row(thread: &v1::Thread) -> Value {
 async fn tool_uses(client: &Client, tools: &Tools) -> Result<View> {
     let filter = condition("tool", tools.tool.as_deref());
     let thread_id = tools.item.thread.to_string();
-    let found = collect(tools.limit, async |page_size, page_token| {
-        let request = v1::ListToolUsesRequest {
-            thread_id: thread_id.clone(),
-            page_size,
-            page_token,
-            filter: filter.clone(),
-            ..Default::default()
-        };
-        let page = answer(client.threads().list_tool_uses(request)).await?;
-        Ok((page.tool_uses, page.next_page_token))
-    });
+    let found = list_items! {
+        tools.limit, client.threads().list_tool_uses(ListToolUsesRequest {
+            thread_id: thread_id.clone(), filter: filter.clone()
+        }) => tool_uses
+    };
     let columns = ["time", "tool", "status", "node", "input", "output"];
     Ok(View::list(columns, found.await?.iter().map(tool_use).collect()))
 }

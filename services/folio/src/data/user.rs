@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::organization::Switch;
 use super::output::View;
-use super::{DataArguments, ListArguments, collect, deleted, present, set_fields, time, update_mask};
+use super::{DataArguments, ListArguments, deleted, list_items, present, set_fields, time, update_mask};
 use crate::client::{Client, answer};
 use crate::{names, secret_input};
 
@@ -105,11 +105,9 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn users(client: &Client, list: &ListArguments) -> Result<View> {
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListUsersRequest { page_size, page_token, filter: list.filter(), ..Default::default() };
-        let page = answer(client.users().list_users(request)).await?;
-        Ok((page.users, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.users().list_users(ListUsersRequest { filter: list.filter() }) => users
+    };
     Ok(View::list(["user_id", "email", "name", "platform"], found.await?.iter().map(row).collect()))
 }
 
@@ -197,21 +195,13 @@ fn row(user: &v1::User) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        update: Update,
-    }
+    use crate::arguments::parse_arguments;
 
     #[test]
     fn an_update_names_the_given_fields_only() {
         let changed = |flags: &[&str]| {
-            let line = Line::try_parse_from([&["update", "ann@example.com"][..], flags].concat()).unwrap();
-            let (user, paths) = changes(&line.update);
+            let (user, paths) = changes(&parse_arguments(&[&["ann@example.com"][..], flags].concat()).unwrap());
             (user.email, user.name, user.platform, paths.join(","))
         };
         let none = String::new;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::job::word;
 use super::output::View;
-use super::{DataArguments, collect, deleted, parsed, present, set_fields, time, update_mask};
+use super::{DataArguments, deleted, list_items, parsed, present, set_fields, time, update_mask};
 use crate::client::{Client, answer};
 use crate::progress::Progress;
 use crate::secret_input;
@@ -151,11 +151,9 @@ pub(crate) async fn run(command: Command) -> Result<()> {
 }
 
 async fn endpoints(client: &Client) -> Result<Vec<v1::WebhookEndpoint>> {
-    collect(ENDPOINTS_READ, async |page_size, page_token| {
-        let request = v1::ListWebhookEndpointsRequest { page_size, page_token, ..Default::default() };
-        let page = answer(client.webhooks().list_webhook_endpoints(request)).await?;
-        Ok((page.webhook_endpoints, page.next_page_token))
-    })
+    list_items!(
+        ENDPOINTS_READ, client.webhooks().list_webhook_endpoints(ListWebhookEndpointsRequest {}) => webhook_endpoints
+    )
     .await
 }
 
@@ -315,17 +313,11 @@ fn failure(delivery: &v1::WebhookDelivery) -> String {
 async fn deliveries(client: &Client, list: &Deliveries) -> Result<View> {
     let webhook_endpoint_id = &id(client, &list.endpoint).await?;
     let filter = if list.open { "open:true" } else { "" };
-    let found = collect(list.limit, async |page_size, page_token| {
-        let request = v1::ListWebhookDeliveriesRequest {
-            webhook_endpoint_id: webhook_endpoint_id.clone(),
-            page_size,
-            page_token,
-            filter: filter.to_owned(),
-            ..Default::default()
-        };
-        let page = answer(client.webhooks().list_webhook_deliveries(request)).await?;
-        Ok((page.webhook_deliveries, page.next_page_token))
-    });
+    let found = list_items! {
+        list.limit, client.webhooks().list_webhook_deliveries(ListWebhookDeliveriesRequest {
+            webhook_endpoint_id: webhook_endpoint_id.clone(), filter: filter.to_owned()
+        }) => webhook_deliveries
+    };
     let columns = ["webhook_delivery_id", "event_type", "state", "attempts", "error", "create_time"];
     Ok(View::list(columns, found.await?.iter().map(delivery_row).collect()))
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::conversation::FinishedTurn;
 use crate::chat::screen::ChatScreen;
 use crate::client::{Client, answer};
-use crate::data::{extraction, job};
+use crate::data::{extraction, job, parsed};
 use crate::progress::Progress;
 use crate::terminal::{BOLD, NOTE};
 
@@ -131,10 +131,6 @@ async fn stored(client: &Client, extraction_id: String) -> Result<v1::Extraction
     let request = v1::GetExtractionRequest { extraction_id };
     let found = answer(client.extractions().get_extraction(request)).await?.extraction;
     found.context("invalid response of the server: the extraction is missing")
-}
-
-fn parsed(json: &str) -> Value {
-    serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))
 }
 
 /// `called`: usage of the model call of the round. None: the event with the usage was not received.

@@ -152,12 +152,4 @@ mod tests {
         }
         assert!(read(json!({ "document_id": document, "organization_id": "org_x" })).is_err());
     }
-
-    #[test]
-    fn each_tool_only_reads_and_names_its_operation() {
-        for (declaration, tool) in tools() {
-            assert_eq!(declaration.effect, folio_operations::Effect::Read, "{}", tool["name"]);
-            assert_eq!(tool["annotations"]["readOnlyHint"], true, "{}", tool["name"]);
-        }
-    }
 }

@@ -4,6 +4,7 @@ use folio_history::command::ChatCommand;
 use folio_history::journal::Access;
 use folio_operations::conversations::{CancelTurn, GetTurn, registry};
 use folio_operations::documents::ListDocuments;
+use folio_operations::filter::quote;
 use folio_operations::{Declaration, ListRequest, Operation as _};
 use folio_resources::Document;
 use folio_tools::ToolSpec;
@@ -56,8 +57,7 @@ pub(super) async fn list(client: &Client) -> Result<Value, Failure> {
         });
         tools.push(tool(SEARCH_DOCUMENTS, text, (properties, &[]), true));
     }
-    let of_documents = passages::tools().into_iter().chain(links::tools()).chain([collections::description()]);
-    tools.extend(of_documents.filter(|(declaration, _)| may(declaration)).map(|(_, tool)| tool));
+    tools.extend(document_tools().filter(|(declaration, _)| may(declaration)).map(|(_, tool)| tool));
     tools.extend(stacks::list(client));
     tools.extend(stack_calls::list(client)?);
     if may(&ChatCommand::DECLARATION) {
@@ -80,6 +80,11 @@ pub(super) async fn list(client: &Client) -> Result<Value, Failure> {
         tools.push(tool(CANCEL_TURN, text, (turn_id(), &["turn_id"]), false));
     }
     Ok(client.protocol.cached(json!({ "tools": tools })))
+}
+
+/// Returns the tools about documents that run one operation each, with the operations.
+fn document_tools() -> impl Iterator<Item = (&'static Declaration, Value)> {
+    passages::tools().into_iter().chain(links::tools()).chain([collections::description()])
 }
 
 pub(super) fn tool(
@@ -189,8 +194,7 @@ pub(super) fn filter(name: &str, filter: &str) -> String {
     if name.is_empty() {
         return filter.to_owned();
     }
-    let quoted = name.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("name:\"{quoted}\" {filter}")
+    format!("name:{} {filter}", quote(name))
 }
 
 fn document(document: &Document) -> Value {
@@ -238,6 +242,14 @@ mod tests {
             assert_eq!(schema["properties"].as_object().unwrap().len(), own.len() + 1, "{}", spec.name);
             assert!(schema["required"].as_array().unwrap().contains(&json!(DOCUMENT)), "{}", spec.name);
             assert_eq!(tool["annotations"]["readOnlyHint"], spec.access == Access::ReadOnly, "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn each_tool_about_documents_only_reads_and_names_its_operation() {
+        for (declaration, tool) in document_tools() {
+            assert_eq!(declaration.effect, folio_operations::Effect::Read, "{}", tool["name"]);
+            assert_eq!(tool["annotations"]["readOnlyHint"], true, "{}", tool["name"]);
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use folio_operations::ListRequest;
 use folio_operations::documents::DocumentPage;
+use folio_operations::filter::quote;
 use folio_operations::grid::{Grid, GridFilter, GridOperator};
 use folio_resources::Document;
 use folio_types::DocumentId;
@@ -15,7 +16,7 @@ use super::documents::tags;
 use super::extract::Bounded;
 use super::failure::Failure;
 use super::grid::{self, Field};
-use super::list::{RowPage, Skip, quoted, rows, to_i32};
+use super::list::{RowPage, Skip, rows, to_i32};
 
 /// The column with the stage of a document.
 pub(super) const STAGE: &str = "stage";
@@ -92,7 +93,7 @@ impl DocumentQuery {
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         let tags = tags(&ids)?.into_iter().map(|id| format!("tag:{id}"));
         let pairs = metadata(self.metadata_search.as_deref().unwrap_or_default());
-        let pairs = pairs.iter().map(|(key, value)| format!("metadata.{}={}", quoted(key), quoted(value)));
+        let pairs = pairs.iter().map(|(key, value)| format!("metadata.{}={}", quote(key), quote(value)));
         let parent = self.parent_id.as_deref().filter(|id| !id.is_empty());
         let parent = parent.map(|id| id.parse::<DocumentId>()).transpose();
         let parent = parent.map_err(|_| Failure::bad_request("Invalid document ID".to_owned()))?;

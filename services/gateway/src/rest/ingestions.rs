@@ -2,7 +2,7 @@
 
 use folio_knowledge::IngestionState;
 use folio_operations::ingestions::{FoundIngestion, GetIngestion, StartIngestion};
-use folio_resources::{SectionId, TextId, fields};
+use folio_resources::{TextId, fields};
 use folio_storage::StoredSummary;
 use folio_storage::value::PassageHead;
 use folio_types::budget::check_credit_budget;
@@ -106,7 +106,7 @@ impl IngestedPassages {
 
 impl IngestedSummary {
     fn new(text: &TextId, summary: &StoredSummary) -> Self {
-        let id = |number: u32| SectionId { text: text.clone(), number, rest: None }.to_string();
+        let id = |number: u32| text.section(number).to_string();
         Self {
             section_id: summary.section.map(id),
             scope: summary.scope.as_str(),

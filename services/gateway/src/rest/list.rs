@@ -1,5 +1,6 @@
 //! Pages of lists, and the query of those that a data grid shows: schemas, prompts and tags.
 
+use folio_operations::filter::quote;
 use folio_operations::grid::Grid;
 use folio_operations::{ListPage, ListRequest};
 use serde::Deserialize;
@@ -88,12 +89,7 @@ where
 /// that is absent or empty is no condition.
 pub(crate) fn conditions(conditions: &[(&str, Option<&str>)]) -> String {
     let stated = conditions.iter().filter_map(|(field, value)| Some((field, value.filter(|text| !text.is_empty())?)));
-    stated.map(|(field, value)| format!("{field}{}", quoted(value))).collect::<Vec<_>>().join(" ")
-}
-
-/// Returns a text in the quotes of a filter.
-pub(crate) fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    stated.map(|(field, value)| format!("{field}{}", quote(value))).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the newest revisions of a resource, and their total number.

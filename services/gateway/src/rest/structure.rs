@@ -105,7 +105,7 @@ struct SectionBody {
 
 impl SectionBody {
     fn new(text: &TextId, section: &Section, pages: u32) -> Self {
-        let id = |number| SectionId { text: text.clone(), number, rest: None }.to_string();
+        let id = |number| text.section(number).to_string();
         Self {
             section_id: id(section.number),
             parent_section_id: section.parent.map(id),

@@ -8,7 +8,7 @@ use folio_resources::{
 
 /// `pages`: the number of pages of the document.
 pub(super) fn section(text: &TextId, section: &Section, pages: u32) -> v1::DocumentSection {
-    let id = |number| SectionId { text: text.clone(), number, rest: None };
+    let id = |number| text.section(number);
     v1::DocumentSection {
         section_id: id(section.number).to_string(),
         parent_section_id: section_id(section.parent.map(id)),

@@ -3,7 +3,7 @@
 use folio_knowledge::{DocumentIngestion, IngestionState};
 use folio_operations::ingestions::{FoundIngestion, GetIngestion, StartIngestion};
 use folio_proto::{fields, time, v1};
-use folio_resources::{SectionId, TextId};
+use folio_resources::TextId;
 use folio_storage::value::PassageHead;
 use folio_storage::{StoredSummary, SummaryScope};
 use folio_types::budget::check_credit_budget;
@@ -65,7 +65,7 @@ fn summaries_to_proto<'f>(
     text: &'f TextId,
     summaries: &'f [StoredSummary],
 ) -> impl Iterator<Item = v1::DocumentSummary> + 'f {
-    let id = move |number: u32| SectionId { text: text.clone(), number, rest: None }.to_string();
+    let id = move |number: u32| text.section(number).to_string();
     summaries.iter().map(move |summary| v1::DocumentSummary {
         section_id: summary.section.map(id).unwrap_or_default(),
         scope: match summary.scope {

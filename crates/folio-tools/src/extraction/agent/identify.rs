@@ -5,7 +5,7 @@ use folio_resources::{AgentStep, DOCUMENT_TYPE_CHARS, DocumentType, Extraction};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{StepCall, fields, invalid, step_tool};
+use super::{StepCall, fields, step_tool};
 use crate::arguments::{anything, required, text};
 use crate::tool::{CallContext, Tool, ToolError};
 
@@ -39,7 +39,7 @@ impl StepCall for IdentifyDocument {
             problems.push(format!("document_type has {count} characters: expected 1 to {DOCUMENT_TYPE_CHARS}"));
         }
         if !problems.is_empty() {
-            return Err(invalid(&problems));
+            return Err(ToolError::invalid(&problems));
         }
         Ok(AgentStep::Identify(DocumentType { name: name.to_owned(), confidence }))
     }

@@ -154,8 +154,3 @@ async fn document_of(context: &CallContext, extraction: &Extraction) -> Result<D
     let found = context.store::<Document>().get(&context.principal.org, &extraction.document).await?;
     found.ok_or_else(|| ToolError::ForModel("The document was deleted. End your turn.".to_owned()))
 }
-
-/// Returns the error for arguments that violate a rule.
-fn invalid(problems: &[String]) -> ToolError {
-    ToolError::ForModel(format!("Validation failed:\n- {}", problems.join("\n- ")))
-}

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::super::review::selected;
 use super::fields::{Fields, PageQuote, check_names, confidence, confidences, quote, quotes};
 use super::quote_check::{CheckedQuotes, check_quotes};
-use super::{StepCall, document_of, invalid, shown, step_tool};
+use super::{StepCall, document_of, shown, step_tool};
 use crate::arguments::{anything, object_or_text, optional, required, text};
 use crate::path::Path;
 use crate::rules;
@@ -79,15 +79,15 @@ struct ExtractFields {
 impl StepCall for ExtractFields {
     async fn step(&self, context: &CallContext, extraction: &Extraction) -> Result<AgentStep, ToolError> {
         if self.fields.as_object().is_none_or(serde_json::Map::is_empty) {
-            return Err(invalid(&["fields must be an object with at least one field".to_owned()]));
+            return Err(ToolError::invalid(&["fields must be an object with at least one field".to_owned()]));
         }
-        check_names("fields", &self.fields).map_err(|problem| invalid(&[problem]))?;
+        check_names("fields", &self.fields).map_err(|problem| ToolError::invalid(&[problem]))?;
         let checked = (confidences(&self.fields, &self.confidences), quotes(&self.fields, self.citations.as_ref()));
         let (confidences, quotes) = match checked {
             (Ok(confidences), Ok(quotes)) => (confidences, quotes),
             (confidences, quotes) => {
                 let problems = [confidences.err(), quotes.err()].into_iter().flatten().flatten();
-                return Err(invalid(&problems.collect::<Vec<_>>()));
+                return Err(ToolError::invalid(&problems.collect::<Vec<_>>()));
             }
         };
         let mut fields = Fields::of(extraction);
@@ -118,10 +118,10 @@ struct UpdateField {
 impl StepCall for UpdateField {
     async fn step(&self, context: &CallContext, extraction: &Extraction) -> Result<AgentStep, ToolError> {
         let path: Path = self.path.parse()?;
-        check_names("value", &self.value).map_err(|problem| invalid(&[problem]))?;
-        let confidence = confidence(&self.confidence).map_err(|problem| invalid(&[problem]))?;
+        check_names("value", &self.value).map_err(|problem| ToolError::invalid(&[problem]))?;
+        let confidence = confidence(&self.confidence).map_err(|problem| ToolError::invalid(&[problem]))?;
         let stated = self.citation.as_ref().map(quote).transpose();
-        let stated = stated.map_err(|problem| invalid(&[format!("citation: {problem}")]))?;
+        let stated = stated.map_err(|problem| ToolError::invalid(&[format!("citation: {problem}")]))?;
         let mut fields = Fields::of(extraction);
         fields.update(&path, self.value.clone())?;
         // The evidence applies to each value in the new value.
@@ -180,7 +180,7 @@ async fn written(
     let (stores, org) = (&context.resources.stores, &context.principal.org);
     let CheckedQuotes { citations, missing } = check_quotes(stores, org, &document, &fields.data, quotes).await?;
     if !missing.is_empty() {
-        return Err(invalid(&missing));
+        return Err(ToolError::invalid(&missing));
     }
     // Citations of an earlier text keep its version, so that readers check all of them again.
     let text_generation = match fields.has_citations() {

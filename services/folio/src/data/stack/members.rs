@@ -5,9 +5,9 @@ use folio_proto::v1;
 
 use super::super::output::View;
 use super::super::{DataArguments, present, stack_text, tag};
-use super::{document_ids, id};
+use super::id;
 use crate::client::{Client, answer};
-use crate::names;
+use crate::{documents, names};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Create {
@@ -67,7 +67,7 @@ pub(super) async fn make(client: &Client, create: &Create) -> Result<View> {
     let stack = v1::Stack {
         name: create.name.clone(),
         description: create.description.clone(),
-        document_ids: document_ids(client, &create.documents).await?,
+        document_ids: documents::ids(client, &create.documents).await?,
         rule: has_rule.then_some(rule),
         model: create.model.clone(),
         review_rule,
@@ -79,7 +79,7 @@ pub(super) async fn make(client: &Client, create: &Create) -> Result<View> {
 }
 
 pub(super) async fn change(client: &Client, members: &Members, adds: bool) -> Result<View> {
-    let documents = document_ids(client, &members.documents).await?;
+    let documents = documents::ids(client, &members.documents).await?;
     let (add_document_ids, remove_document_ids) = if adds { (documents, Vec::new()) } else { (Vec::new(), documents) };
     let stack_id = id(client, &members.stack, names::choose).await?;
     let request = v1::UpdateStackRequest {

@@ -5,12 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::Http;
+use super::{Http, encoded};
 use crate::harness::{Client, Server};
-
-fn encoded(query: &[(&str, &str)]) -> String {
-    form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish()
-}
 
 async fn start() -> (Server, Client, Http, String) {
     let server = Server::start().await;

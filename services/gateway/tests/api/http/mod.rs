@@ -45,6 +45,11 @@ use crate::harness::{Client, Server};
 /// An image of two pixels in Base64.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAADUlEQVR4nGP4zwAE/wEHAAH/4iOeWQAAAABJRU5ErkJggg==";
 
+/// Returns the parameters of a query as they are in a URL.
+fn encoded(query: &[(&str, &str)]) -> String {
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish()
+}
+
 /// A caller over HTTP/1.1.
 #[derive(Clone)]
 pub(crate) struct Http {

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::Http;
+use super::{Http, encoded};
 use crate::harness::Server;
 
 #[tokio::test]
@@ -59,10 +59,6 @@ async fn a_tag_in_use_and_a_taken_name_are_refused_with_their_texts() {
     let text = "Cannot delete tag 'a' because it is assigned to one or more documents";
     assert_eq!((used.status.as_u16(), used.detail()), (400, json!(text)));
     server.stop().await;
-}
-
-fn encoded(query: &[(&str, &str)]) -> String {
-    form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish()
 }
 
 #[tokio::test]

@@ -38,6 +38,12 @@ impl Conversation {
         self.http.json(Method::POST, &messages, &body).await
     }
 
+    /// Says something that the agent answers with a call that waits for approval. Returns the data of the event of the pause.
+    async fn wait_for_approval(&self, server: &Server) -> Value {
+        script_columns(server, "Gross");
+        last(&self.say(json!({ "text": "What do we owe?" })).await).2
+    }
+
     async fn turn(&self, turn: &str, action: &str, body: Value) -> super::Answer {
         self.http.json(Method::POST, &format!("{}/turns/{turn}/{action}", self.routes), &body).await
     }
@@ -135,21 +141,18 @@ async fn a_turn_is_rejected_cancelled_superseded_and_resumed() {
     let server = Server::start().await;
     let client = server.member().await;
     let talk = Conversation::start(&server, &client).await;
-    script_columns(&server, "Gross");
-    let (_, _, waiting) = last(&talk.say(json!({ "text": "What do we owe?" })).await);
+    let waiting = talk.wait_for_approval(&server).await;
     let turn = waiting["turn_id"].as_str().unwrap();
     server.model.answer("As you like.");
     let rejected = talk.turn(turn, "approve", json!({ "approvals": [], "undecided": "reject" })).await.json();
     assert_eq!(rejected["completed"]["text"], "As you like.", "{rejected}");
     assert_eq!(rejected["round"]["results"][0]["status"], "CALL_STATUS_REJECTED", "{rejected}");
 
-    script_columns(&server, "Gross");
-    let (_, _, waiting) = last(&talk.say(json!({ "text": "Again" })).await);
+    let waiting = talk.wait_for_approval(&server).await;
     let cancelled = talk.turn(waiting["turn_id"].as_str().unwrap(), "cancel", Value::Null).await.json();
     assert_eq!(cancelled["status"], "TURN_STATUS_CANCELLED", "{cancelled}");
 
-    script_columns(&server, "Gross");
-    let (_, _, waiting) = last(&talk.say(json!({ "text": "Again" })).await);
+    let waiting = talk.wait_for_approval(&server).await;
     // The model has no further answer, so that the turn fails.
     let failed = talk.say(json!({ "text": "Hello", "if_pending": "supersede" })).await;
     let (name, _, failed) = last(&failed);
@@ -221,8 +224,7 @@ async fn invariant_6_conversations_of_other_organizations_and_users_are_like_mis
     let server = Server::start().await;
     let client = server.member().await;
     let talk = Conversation::start(&server, &client).await;
-    script_columns(&server, "Gross");
-    let (_, _, waiting) = last(&talk.say(json!({ "text": "What do we owe?" })).await);
+    let waiting = talk.wait_for_approval(&server).await;
     let turn = waiting["turn_id"].as_str().unwrap();
     let call = waiting["awaiting_approval"]["pending"][0]["call_id"].clone();
     let calls = server.model.calls();
