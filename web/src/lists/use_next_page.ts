@@ -8,7 +8,7 @@ interface Pages {
   readonly fetchNextPage: () => Promise<unknown>;
 }
 
-/** Returns a function that loads the next page of a list. A failed page is loaded again by its button, not again and again. */
+/** Returns a function that loads the next page of a list. A failed page is loaded again by its button only. */
 export function useNextPage({ hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage }: Pages): () => void {
   return useCallback(() => {
     if (hasNextPage && !isFetchingNextPage && !isFetchNextPageError) void fetchNextPage();
