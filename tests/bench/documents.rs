@@ -135,17 +135,7 @@ impl Fixture {
     /// Stores a document with its text.
     async fn store(&self, name: &str, file: &[u8]) -> Result<Document> {
         let uploader = Uploader::new(self.stores.clone(), Arc::new(System), None, &self.options);
-        let new = NewUpload {
-            request_id: name.parse()?,
-            name: name.to_owned(),
-            tags: Vec::new(),
-            metadata: BTreeMap::new(),
-            size: None,
-            password: None,
-            has_auto_create: false,
-            auto_create_budget: None,
-        };
-        let mut upload = uploader.begin(&self.principal, new).await?;
+        let mut upload = uploader.begin(&self.principal, NewUpload::new(name.parse()?, name)).await?;
         upload.write(Bytes::copy_from_slice(file)).await?;
         let document = upload.finish().await?.document;
         let Reading { state, pages, lacks_program } = self.read(name, file).await?;

@@ -33,6 +33,13 @@ export function formatDate(date: Date): string {
   return new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }).format(date);
 }
 
+/** Returns true if a text is a date such as `2026-05-01`. */
+export function isDate(text: string): boolean {
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false;
+  const date = new Date(`${text}T00:00:00Z`);
+  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(text);
+}
+
 /** Returns the time left until a deadline, such as `2 h 5 min`. */
 export function formatLeft(deadline: Date, now: Date): string {
   const minutes = Math.floor((deadline.getTime() - now.getTime()) / 60_000);

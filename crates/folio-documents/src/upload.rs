@@ -57,6 +57,22 @@ pub struct NewUpload {
     pub auto_create_budget: Option<u64>,
 }
 
+impl NewUpload {
+    /// Returns the description of a file without tags, metadata, a declared size, a password and a proposal.
+    pub fn new(request_id: RequestId, name: impl Into<String>) -> Self {
+        Self {
+            request_id,
+            name: name.into(),
+            tags: Vec::new(),
+            metadata: BTreeMap::new(),
+            size: None,
+            password: None,
+            has_auto_create: false,
+            auto_create_budget: None,
+        }
+    }
+}
+
 /// Maximum number of uploads that wait until their protected PDF is read.
 const PROTECTED_WAITERS: usize = 64;
 /// Maximum time for which an upload waits until its protected PDF is read: the time limit of the child process before it.

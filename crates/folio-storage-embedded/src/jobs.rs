@@ -136,14 +136,8 @@ fn put_header(transaction: &mut Transaction<'_>, key: Vec<u8>, header: &JobHeade
 }
 
 fn list(reads: &impl Reads, org: &OrgId, filter: &JobFilter, page: &PageRequest) -> Result<Page<JobHeader>> {
-    let (conditions, kind) = (filter.conditions(), filter.queue.list());
-    let listing = Listing {
-        prefix: keys::list(org, kind, None),
-        filter: format!("{conditions:?}"),
-        total: conditions.is_empty().then(|| listing::total(reads, org, kind)).transpose()?,
-        conditions: &conditions,
-    };
-    listing.page(reads, page, |row| {
+    let conditions = filter.conditions();
+    Listing::of_kind(reads, org, filter.queue.list(), &conditions)?.page(reads, page, |row| {
         let header = live(reads, org, &row.id.parse()?)?;
         let header = header.ok_or_else(|| Error::internal("a list row refers to a missing job"))?;
         let bytes = header.size_bytes();

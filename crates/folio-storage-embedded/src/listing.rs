@@ -95,6 +95,14 @@ pub(crate) struct Listing<'a> {
 /// The position of a row: its folded name (empty unless the list is ordered by name), and its key after the prefix.
 type Position = (String, Vec<u8>);
 
+impl<'a> Listing<'a> {
+    /// Returns the list of all items of a kind that fulfil the conditions.
+    pub(crate) fn of_kind(reads: &impl Reads, org: &OrgId, kind: &str, conditions: &'a [Condition]) -> Result<Self> {
+        let total = conditions.is_empty().then(|| total(reads, org, kind)).transpose()?;
+        Ok(Self { prefix: keys::list(org, kind, None), filter: format!("{conditions:?}"), total, conditions })
+    }
+}
+
 impl Listing<'_> {
     /// `load` reads an item and returns the item with its size in bytes.
     pub(crate) fn page<T>(

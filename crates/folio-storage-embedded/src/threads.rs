@@ -155,13 +155,7 @@ impl Threads {
 
 fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
     let conditions = filter.conditions();
-    let listing = Listing {
-        prefix: keys::list(org, Target::THREAD, None),
-        filter: format!("{conditions:?}"),
-        total: conditions.is_empty().then(|| listing::total(reads, org, Target::THREAD)).transpose()?,
-        conditions: &conditions,
-    };
-    listing.page(reads, page, |row| {
+    Listing::of_kind(reads, org, Target::THREAD, &conditions)?.page(reads, page, |row| {
         let header = live(reads, org, &row.id.parse()?)?;
         let header = header.ok_or_else(|| Error::internal("a list row refers to a missing thread"))?;
         let bytes = header.size_bytes();

@@ -55,7 +55,7 @@ use crate::call_span;
 use crate::client_address::{ClientNetwork, TrustedProxies, network};
 use crate::connections::ConnectionHandle;
 use crate::counters::Counters;
-use crate::faces::{ExpiredToken, Face, Target};
+use crate::faces::{ExpiredToken, Face, Target, take_ready};
 use crate::http_status::grpc_code;
 use crate::options::Options;
 use crate::public_calls::{self, PublicCalls};
@@ -153,9 +153,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        // The service that was polled ready handles this request; its clone handles the next one.
-        let fresh = self.service.clone();
-        let service = std::mem::replace(&mut self.service, fresh);
+        let service = take_ready(&mut self.service);
         let layers = Arc::clone(&self.layers);
         let target = target(&request);
         let span = call_span::span(&target);

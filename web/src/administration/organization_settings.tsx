@@ -1,11 +1,11 @@
 import { Button, Group, NumberInput, Select, Stack, Switch, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
-import { useState } from "react";
 import { useApi } from "../api/api.js";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { ORGANIZATION_KEY, useOrganization } from "../session/organization.js";
 import { EmptyState, QueryView } from "../states/states.js";
+import { useValues } from "../states/use_values.js";
 
 const NAME_MAX = 200;
 const RETENTION_DAYS_MAX = 3_650;
@@ -31,7 +31,7 @@ export function OrganizationSettings() {
 function SettingsForm({ stored }: { readonly stored: v1.Organization }) {
   const api = useApi();
   const queries = useQueryClient();
-  const [values, setValues] = useState({
+  const [values, change] = useValues({
     name: stored.name,
     threadRetentionDays: stored.threadRetentionDays,
     tagRunsDisabled: stored.tagRunsDisabled,
@@ -39,7 +39,6 @@ function SettingsForm({ stored }: { readonly stored: v1.Organization }) {
     autoCreate: stored.autoCreate,
     ingestion: stored.ingestion,
   });
-  const change = (changes: Partial<typeof values>) => setValues((before) => ({ ...before, ...changes }));
   const save = useMutation({
     mutationFn: async () => {
       const updateMask = { paths: ["name", "thread_retention_days", "tag_runs_disabled", "tag_batch_documents", "auto_create", ...(values.ingestion === UNSPECIFIED ? [] : ["ingestion"])] };

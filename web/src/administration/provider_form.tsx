@@ -3,6 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useState } from "react";
 import { useApi } from "../api/api.js";
+import { useValues } from "../states/use_values.js";
 import { SaveForm } from "./save_form.js";
 
 const NAME = /^[a-z0-9._-]{1,64}$/;
@@ -35,7 +36,7 @@ interface ProviderFormProps {
 /** Creates a provider, or changes its endpoint and its key. A stored key is never shown. */
 export function ProviderForm({ provider, names, owner, etag, onSaved, onReload }: ProviderFormProps) {
   const api = useApi();
-  const [values, setValues] = useState({
+  const [values, change] = useValues({
     name: provider?.name ?? "",
     baseUrl: provider?.baseUrl ?? "",
     outputLimitField: provider?.outputLimitField || MAX_TOKENS,
@@ -44,7 +45,6 @@ export function ProviderForm({ provider, names, owner, etag, onSaved, onReload }
   });
   const [apiKey, setApiKey] = useState("");
   const [isKeyDeleted, setKeyDeleted] = useState(false);
-  const change = (changes: Partial<typeof values>) => setValues((before) => ({ ...before, ...changes }));
   const save = useMutation({
     mutationFn: async () => {
       const paths = ["enabled", "base_url", "output_limit_field", "stream_usage"];

@@ -7,6 +7,7 @@ import { nameFilter } from "../documents/filters.js";
 import { formatTime } from "../format.js";
 import { ListView } from "../lists/list_view.js";
 import { PASSWORD_MAX, passwordProblem } from "../session/password.js";
+import { useValues } from "../states/use_values.js";
 import { SaveForm } from "./save_form.js";
 import { TypedConfirmation } from "./typed_confirmation.js";
 
@@ -90,9 +91,8 @@ interface UserFormProps {
 
 function UserForm({ user, onSaved }: UserFormProps) {
   const api = useApi();
-  const [values, setValues] = useState({ name: user?.name ?? "", email: user?.email ?? "", platform: user?.platform ?? false });
+  const [values, change] = useValues({ name: user?.name ?? "", email: user?.email ?? "", platform: user?.platform ?? false });
   const [password, setPassword] = useState("");
-  const change = (changes: Partial<typeof values>) => setValues((before) => ({ ...before, ...changes }));
   const save = useMutation({
     mutationFn: async () => {
       const stored = { ...values, name: values.name.trim(), email: values.email.trim() };

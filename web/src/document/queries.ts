@@ -1,5 +1,5 @@
 // The queries of one document: its state, pages, words, images and text.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient, type QueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useApi, useStream } from "../api/api.js";
 import { useObjectUrl } from "../api/object_url.js";
@@ -31,7 +31,7 @@ export function useLiveDocument(documentId: string): void {
           queries.setQueryData(documentKey(documentId), change.value.document);
         } else if (change.case === "extraction") {
           const changed = change.value;
-          queries.setQueryData<v1.Extraction[]>(extractionsKey(documentId), (all) => merged(all ?? [], changed));
+          storeExtraction(queries, documentId, changed);
         } else if (change.case === "removedExtractionId") {
           const removed = change.value;
           queries.setQueryData<v1.Extraction[]>(extractionsKey(documentId), (all) =>
@@ -48,8 +48,13 @@ export function useLiveDocument(documentId: string): void {
   });
 }
 
+/** Stores a new or changed extraction among those of its document. */
+export function storeExtraction(queries: QueryClient, documentId: string, changed: v1.Extraction): void {
+  queries.setQueryData<v1.Extraction[]>(extractionsKey(documentId), (all) => merged(all ?? [], changed));
+}
+
 /** Returns the extractions with a changed one, newest first. */
-export function merged(all: readonly v1.Extraction[], changed: v1.Extraction): v1.Extraction[] {
+function merged(all: readonly v1.Extraction[], changed: v1.Extraction): v1.Extraction[] {
   const isKnown = all.some(({ extractionId }) => extractionId === changed.extractionId);
   if (!isKnown) return [changed, ...all];
   return all.map((extraction) => (extraction.extractionId === changed.extractionId ? changed : extraction));

@@ -5,6 +5,7 @@ import { lazy, Suspense, useCallback, useMemo, useRef, useState } from "react";
 import { useSearchParams } from "wouter";
 import { ErrorNotice } from "../errors/error_notice.js";
 import { formatNumber } from "../format.js";
+import { useNextPage } from "../lists/use_next_page.js";
 import { useOrganization } from "../session/organization.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, QueryView } from "../states/states.js";
@@ -49,11 +50,8 @@ export function DocumentsView() {
 
   const loaded = useMemo(() => documents.data?.pages.flatMap(({ documents }) => documents) ?? [], [documents.data]);
   const tagsById = useMemo(() => new Map((tags.data ?? []).map((tag) => [tag.tagId, tag])), [tags.data]);
-  const { hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage } = documents;
-  const loadMore = useCallback(() => {
-    // A failed page is loaded again by its button, not again and again.
-    if (hasNextPage && !isFetchingNextPage && !isFetchNextPageError) void fetchNextPage();
-  }, [hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage]);
+  const { hasNextPage, isFetchNextPageError, fetchNextPage } = documents;
+  const loadMore = useNextPage(documents);
   const select = useCallback((documentIds: readonly string[], isSelected: boolean) => {
     setSelected((before) => {
       const after = new Set(before);

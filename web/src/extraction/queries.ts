@@ -2,7 +2,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
-import { bytesOf, extractionsKey, merged } from "../document/queries.js";
+import { bytesOf, extractionsKey, storeExtraction } from "../document/queries.js";
 import { schemaOf, type Json } from "./fields.js";
 
 const EXTRACTIONS_MAX = 20;
@@ -73,7 +73,7 @@ export function useChange({ extractionId, documentId, etag }: v1.Extraction) {
     },
     onSuccess: (changed, { path }) => {
       if (changed === undefined) return;
-      queries.setQueryData<v1.Extraction[]>(extractionsKey(documentId), (all) => merged(all ?? [], changed));
+      storeExtraction(queries, documentId, changed);
       void queries.invalidateQueries({ queryKey: ["history", extractionId, path] });
     },
   });
@@ -85,16 +85,19 @@ export function useRun(documentId: string) {
   const queries = useQueryClient();
   return useMutation({
     mutationFn: (promptRevid: string) => api.extract(documentId, promptRevid),
-    onSuccess: (created) =>
-      queries.setQueryData<v1.Extraction[]>(extractionsKey(documentId), (all) => merged(all ?? [], created)),
+    onSuccess: (created) => storeExtraction(queries, documentId, created),
   });
 }
+
+/** The formats of extractions and of tables, with the endings of their files. */
+export const CSV = { format: v1.ExportFormat.CSV, label: "CSV", ending: "csv", type: "text/csv" } as const;
+export const XLSX = { format: v1.ExportFormat.XLSX, label: "XLSX", ending: "xlsx", type: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" } as const;
 
 /** The formats of an export, with the endings of their files. */
 export const EXPORTS = [
   { format: v1.ExportFormat.JSON, label: "JSON", ending: "json", type: "application/json" },
-  { format: v1.ExportFormat.CSV, label: "CSV", ending: "csv", type: "text/csv" },
-  { format: v1.ExportFormat.XLSX, label: "XLSX", ending: "xlsx", type: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" },
+  CSV,
+  XLSX,
 ] as const;
 
 export type ExportChoice = (typeof EXPORTS)[number];

@@ -1,4 +1,5 @@
 // The texts of values in the editor, with the checks that need no server. No I/O.
+import { isDate } from "../format.js";
 import { parsed, type Field, type Json } from "./fields.js";
 
 /** Maximum size of a value in bytes, as in `UpdateExtractionField`. */
@@ -61,10 +62,4 @@ function checked({ schema }: Field, value: Json): Parsed {
     if (schema.format === "date" && !isDate(value)) return { problem: "Enter a date as YYYY-MM-DD." };
   }
   return { value };
-}
-
-function isDate(text: string): boolean {
-  if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false;
-  const date = new Date(`${text}T00:00:00Z`);
-  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(text);
 }

@@ -14,6 +14,7 @@ import { ListView } from "../lists/list_view.js";
 import { SearchSelect, type Option } from "../lists/search_select.js";
 import { usePermits } from "../session/session_context.js";
 import { EmptyState, QueryView } from "../states/states.js";
+import { useValues } from "../states/use_values.js";
 
 const NAME_MAX = 200;
 const CONTENT_MAX = 64 * 1024;
@@ -114,8 +115,7 @@ function PromptForm({ prompt, tags, onDone }: PromptFormProps) {
   const queries = useQueryClient();
   const readOnly = !usePermits(v1.Role.MEMBER, v1.Scope.DEFINITIONS);
   const models = useQuery({ queryKey: ["models", "prompts"], queryFn: async ({ signal }) => (await api.service(v1.ModelService).listModels({ use: v1.ModelUse.PROMPTS, pageSize: 200 }, { signal })).models });
-  const [values, setValues] = useState(prompt);
-  const change = (changes: Partial<Edited>) => setValues((before) => ({ ...before, ...changes }));
+  const [values, change] = useValues(prompt);
   const onSuccess = async () => {
     onDone();
     await queries.invalidateQueries({ queryKey: ["prompts"] });

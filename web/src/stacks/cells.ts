@@ -2,6 +2,7 @@
 import { v1 } from "folio-client";
 import { boxLink } from "../document/box_link.js";
 import { parsed } from "../extraction/fields.js";
+import { isDate } from "../format.js";
 
 /** Maximum size of a value as JSON, in bytes. */
 export const VALUE_BYTES_MAX = 8 * 1024;
@@ -88,12 +89,6 @@ function ofType(type: v1.StackColumnType, enumValues: readonly string[], text: s
     default:
       return { json: JSON.stringify(text) };
   }
-}
-
-function isDate(text: string): boolean {
-  if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false;
-  const date = new Date(`${text}T00:00:00Z`);
-  return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(text);
 }
 
 /** Returns the number of cells of a row that wait for a decision. */

@@ -4,12 +4,12 @@ import { v1 } from "folio-client";
 import { useApi } from "../api/api.js";
 import { bytesOf } from "../document/queries.js";
 import { ErrorNotice } from "../errors/error_notice.js";
-import { save } from "../extraction/queries.js";
+import { CSV, save, XLSX } from "../extraction/queries.js";
 
 /** The formats of a table, with the endings of their files. */
 const FORMATS = [
-  { format: v1.ExportFormat.CSV, label: "CSV", ending: "csv", type: "text/csv" },
-  { format: v1.ExportFormat.XLSX, label: "XLSX", ending: "xlsx", type: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet" },
+  CSV,
+  XLSX,
   { format: v1.ExportFormat.JSON_LINES, label: "JSON lines", ending: "jsonl", type: "application/x-ndjson" },
 ] as const;
 

@@ -1,8 +1,9 @@
 import { Button, Group, Select, Stack, Text } from "@mantine/core";
 import { v1 } from "folio-client";
-import { useCallback, useMemo, useState } from "react";
+import { useMemo, useState } from "react";
 import { useLocation, useSearchParams } from "wouter";
 import { ErrorNotice } from "../errors/error_notice.js";
+import { useNextPage } from "../lists/use_next_page.js";
 import { EmptyState, QueryView } from "../states/states.js";
 import { CellReview, decisionChange } from "./cell_review.js";
 import { cellOf, evidenceLink, STATES } from "./cells.js";
@@ -37,10 +38,8 @@ export function TablePanel({ stack, canWrite }: { readonly stack: v1.Stack; read
   const column = columns.find((one) => one.name === selection?.column);
   const reload = useReload(stackId);
   const change = useCellChange(stackId);
-  const { hasNextPage, isFetchingNextPage, fetchNextPage, isFetchNextPageError } = list;
-  const onEnd = useCallback(() => {
-    if (hasNextPage && !isFetchingNextPage && !isFetchNextPageError) void fetchNextPage();
-  }, [hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage]);
+  const { hasNextPage, fetchNextPage, isFetchNextPageError } = list;
+  const onEnd = useNextPage(list);
 
   const select = (position: Position, isEditing = false) => {
     const chosen = rows[position.row];

@@ -9,6 +9,7 @@ import { ErrorNotice } from "../errors/error_notice.js";
 import { formatTime } from "../format.js";
 import { ListView } from "../lists/list_view.js";
 import { usePermits } from "../session/session_context.js";
+import { useValues } from "../states/use_values.js";
 
 const NAME_MAX = 200;
 const DESCRIPTION_MAX = 2_000;
@@ -53,8 +54,7 @@ export function TagsView() {
 function TagForm({ tag, onDone }: { readonly tag: Edited; readonly onDone: () => void }) {
   const api = useApi();
   const queries = useQueryClient();
-  const [{ name, color, description }, setValues] = useState(tag);
-  const change = (changes: Partial<Edited>) => setValues((before) => ({ ...before, ...changes }));
+  const [{ name, color, description }, change] = useValues(tag);
   const onSuccess = async () => {
     await queries.invalidateQueries({ queryKey: ["tags"] });
     onDone();

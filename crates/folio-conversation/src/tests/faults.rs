@@ -286,6 +286,15 @@ async fn invariant_3_an_approved_write_is_made_when_the_store_answers_again() {
     }
 }
 
+/// Checks that a turn has failed, and completes when it is resumed.
+async fn assert_resumes(sandbox: Sandbox, turn: &TurnId) {
+    let view = sandbox.turn(turn).await;
+    assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
+    let resumed = all(sandbox.conversations.resume(&sandbox.principal, turn).await.unwrap()).await;
+    assert!(matches!(closing(&resumed), EventKind::Completed { .. }));
+    sandbox.finish().await;
+}
+
 #[tokio::test]
 async fn a_broken_invariant_stops_the_conversation_not_the_node() {
     let sandbox = Sandbox::start_with(Options { sweep_interval: Duration::from_secs(60), ..Options::default() }).await;
@@ -299,11 +308,7 @@ async fn a_broken_invariant_stops_the_conversation_not_the_node() {
     let turn = TurnId::new(thread, 1);
     wait_for_end(&sandbox, &turn).await;
     assert_eq!(sandbox.conversations.snapshot().failed, 1);
-    let view = sandbox.turn(&turn).await;
-    assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
-    let resumed = all(sandbox.conversations.resume(&sandbox.principal, &turn).await.unwrap()).await;
-    assert!(matches!(closing(&resumed), EventKind::Completed { .. }));
-    sandbox.finish().await;
+    assert_resumes(sandbox, &turn).await;
 }
 
 #[tokio::test]
@@ -341,11 +346,7 @@ async fn a_store_that_refuses_writes_ends_the_stream_but_not_the_turn() {
     flaky.repair();
     let turn = TurnId::new(sandbox.newest_thread().await, 1);
     wait_for_end(&sandbox, &turn).await;
-    let view = sandbox.turn(&turn).await;
-    assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
-    let resumed = all(sandbox.conversations.resume(&sandbox.principal, &turn).await.unwrap()).await;
-    assert!(matches!(closing(&resumed), EventKind::Completed { .. }));
-    sandbox.finish().await;
+    assert_resumes(sandbox, &turn).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 //! Fixtures for reading a file with and without a store.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -185,14 +184,5 @@ impl Fixture {
 }
 
 pub(crate) fn new_upload(request: &str, name: &str) -> NewUpload {
-    NewUpload {
-        request_id: request.parse().unwrap(),
-        name: name.to_owned(),
-        tags: Vec::new(),
-        metadata: BTreeMap::new(),
-        size: None,
-        password: None,
-        has_auto_create: false,
-        auto_create_budget: None,
-    }
+    NewUpload::new(request.parse().unwrap(), name)
 }

@@ -145,6 +145,12 @@ impl<S> Layer<S> for FacesLayer {
     }
 }
 
+/// Returns the service that was polled ready, for a request. Its clone handles the next request.
+pub(crate) fn take_ready<S: Clone>(service: &mut S) -> S {
+    let next = service.clone();
+    std::mem::replace(service, next)
+}
+
 #[derive(Clone)]
 pub(crate) struct Faces<S> {
     layer: FacesLayer,
@@ -166,9 +172,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        // The service that was polled ready handles this request; its clone handles the next one.
-        let fresh = self.service.clone();
-        let mut service = std::mem::replace(&mut self.service, fresh);
+        let mut service = take_ready(&mut self.service);
         let target = Target::find(request.method(), request.uri().path(), request.headers(), &self.layer.prefix);
         let face = target.face;
         if target.rest.as_ref().is_some_and(rest::Lookup::reads_token_in_query) {
