@@ -251,7 +251,7 @@ impl Folio {
 
 /// Returns the data and the evidence of an extraction. `cost`: without the numbers of windows and examples.
 fn answer(extraction: &v1::Extraction, cost: Cost) -> Result<Answer> {
-    let coverage = extraction.coverage.as_ref().context("the extraction has no coverage")?;
+    let coverage = extraction.coverage.clone().context("the extraction has no coverage")?;
     let coverage = Coverage::from(coverage);
     let kind = |citation: &v1::Citation| match citation.kind() {
         v1::CitationKind::Cited => EvidenceKind::Cited,

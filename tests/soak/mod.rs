@@ -45,9 +45,14 @@ const LONG_RUN: Duration = Duration::from_secs(60 * 60);
 /// Number of equal parts of a shorter run, of which the first one is not evaluated.
 const WARM_UP_PARTS: u32 = 6;
 
-/// Settings of the processes: pauses expire, and deletions are cleaned up, in less time than [`WARM_UP`].
-const SETTINGS: [(&str, u64); 2] =
-    [("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", 30), ("FOLIO_CLEANUP__INTERVAL_SECONDS", 5)];
+/// Environment of the processes: pauses expire, and deletions are cleaned up, in less time than [`WARM_UP`]. The allocator
+/// requests no huge pages, because the kernel also replaces sparsely used memory by them in the background: the resident
+/// memory of a process then grows without an allocation.
+const SETTINGS: [(&str, u64); 3] = [
+    ("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", 30),
+    ("FOLIO_CLEANUP__INTERVAL_SECONDS", 5),
+    ("MIMALLOC_ALLOW_THP", 0),
+];
 
 /// Script of the model: an extraction, a round with a write, and an answer.
 const SCRIPT: &str = "

@@ -47,7 +47,9 @@ pub(super) fn check(
                     && is_final(answer)
                     && **earlier != **answer
                 {
-                    let reason = format!("the same decisions on round {} got two answers", decisions.round);
+                    let difference = first_difference(earlier, answer);
+                    let reason =
+                        format!("the same decisions on round {} got two answers: {difference}", decisions.round);
                     findings.add(Idempotent, &decisions.turn, reason);
                 }
                 if is_final(answer) && same.is_none() {
@@ -87,6 +89,14 @@ pub(super) fn check(
 /// further decisions continue the turn.
 fn is_final(answer: &v1::ApproveResponse) -> bool {
     !matches!(answer.outcome, Some(Outcome::Failed(_) | Outcome::StillAwaiting(_)) | None)
+}
+
+/// Returns the first line of the debug representation that differs.
+fn first_difference(earlier: &v1::ApproveResponse, answer: &v1::ApproveResponse) -> String {
+    let (earlier, answer) = (format!("{earlier:#?}"), format!("{answer:#?}"));
+    let differing = earlier.lines().zip(answer.lines()).find(|(one, other)| one != other);
+    let (one, other) = differing.unwrap_or_default();
+    format!("`{}` and `{}`", one.trim(), other.trim())
 }
 
 /// Checks that the journal contains every answered decision.

@@ -51,8 +51,11 @@ impl PassageIngester for TestPassages {
             let blocks = own.pages.into_iter().map(block).collect();
             sections.push(Section { id: id.to_string(), title_path: vec![section.title.clone()], blocks });
         }
-        let section_summaries =
-            summaries.sections.into_iter().map(|(number, text)| (id(number).to_string(), text)).collect();
+        let section_summaries = summaries
+            .sections
+            .into_iter()
+            .map(|(number, summary)| (text.section(number).to_string(), summary))
+            .collect();
         let context = Context { document_summary: summaries.document, section_summaries, ..Context::default() };
         let document = folio_passages::Document {
             id: document.id.clone(),
