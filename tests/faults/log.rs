@@ -101,6 +101,15 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Changes each answer to decisions.
+    pub fn change_answers(&self, change: impl Fn(&mut v1::ApproveResponse)) {
+        for line in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            if let ClientEvent::Answered(_, answer) = &mut line.event {
+                change(answer);
+            }
+        }
+    }
+
     /// Returns the number of rounds whose decisions were answered.
     pub fn approvals(&self) -> usize {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);

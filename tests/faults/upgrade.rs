@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use folio_proto::v1;
+use folio_proto::v1::approve_response::Outcome;
 use folio_test_servers::Redis;
 use folio_types::OrgId;
 use rand::SeedableRng as _;
@@ -138,9 +140,20 @@ pub async fn run(plan: Plan) -> Result<Report> {
     }
     stop.send_replace(true);
     failures.extend(users.join_all().await.concat());
+    log.change_answers(remove_new_fields);
     let events = ("processes replaced", replaced);
     let (report, _) = Report::of(&cluster, &tables, (&log, &refusals), events, failures).await?;
     Ok(report)
+}
+
+/// Removes the fields that `v0.1.0` does not know, because a repeated request may be answered by a process of the other
+/// version.
+fn remove_new_fields(answer: &mut v1::ApproveResponse) {
+    if let Some(Outcome::Completed(completed)) = &mut answer.outcome
+        && let Some(usage) = &mut completed.usage
+    {
+        usage.credits = 0;
+    }
 }
 
 /// Runs `folio migrate` of a program. Returns its standard output.
