@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use folio_history::job::{JobHeader, JobQueue};
 use folio_storage::JobRecordStore;
-use folio_types::{Incarnation, JobId, Liveness, OrgId, Timestamp};
+use folio_types::{Incarnation, JobId, Liveness, OrgId, Result, Timestamp};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -74,6 +74,11 @@ impl Shared {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.dependencies.environment.now()
+    }
+
+    /// Returns the current time for decisions that are final. Fails while the clock is known to be wrong.
+    pub(crate) fn checked_now(&self) -> Result<Timestamp> {
+        self.dependencies.environment.checked_now()
     }
 
     /// None: this build does not know the kind.

@@ -95,7 +95,7 @@ impl Sweeper {
     }
 
     async fn check(&self, row: &OpenJobRow, found: &mut Found) -> Result<()> {
-        let (shared, key, now) = (&self.shared, (row.org.clone(), row.job.clone()), self.shared.now());
+        let (shared, key, now) = (&self.shared, (row.org.clone(), row.job.clone()), self.shared.checked_now()?);
         if shared.draining.is_cancelled() || shared.is_running(&key) {
             return Ok(());
         }
@@ -152,7 +152,7 @@ impl Sweeper {
     /// Fails a job that is open for too long. If another process changed it meanwhile, the next sweep reads it again.
     async fn expire(&self, header: Option<JobHeader>) -> Result<()> {
         let Some(before) = header else { return Ok(()) };
-        if let Some(after) = before.after(JobCommand::Expire, self.shared.now())? {
+        if let Some(after) = before.after(JobCommand::Expire, self.shared.checked_now()?)? {
             let batch = self.shared.dependencies.environment.random();
             self.shared.jobs().write(JobWrite { batch, before, after, outcome: None }).await?;
         }
@@ -162,7 +162,7 @@ impl Sweeper {
     async fn delete_expired(&self) -> Result<()> {
         // Unreadable jobs stay at the start of the index.
         let limit = DELETIONS_MAX.saturating_add(self.unreadable().count());
-        for (org, job) in self.shared.jobs().expired(self.shared.now(), limit).await? {
+        for (org, job) in self.shared.jobs().expired(self.shared.checked_now()?, limit).await? {
             if self.shared.dependencies.placement.is_placed_here(&org, &job).await {
                 let deleted = self.delete(&org, &job).await;
                 self.unreadable().skip(format_args!("job {job} of {org}"), deleted)?;

@@ -12,9 +12,10 @@ pub mod unknown_fields;
 
 use std::future::Future;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use folio_types::{Environment, Timestamp};
+use folio_types::{Environment, Error, Reason, Result, Timestamp};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 
@@ -22,13 +23,21 @@ use rand::{Rng as _, SeedableRng as _};
 #[derive(Debug)]
 pub struct Simulated {
     state: Mutex<(Timestamp, StdRng)>,
+    /// Seconds by which the clock is wrong.
+    wrong_by: AtomicU64,
 }
 
 impl Simulated {
     /// The clock starts at a fixed time.
     pub fn new(seed: u64) -> Self {
         let start = Timestamp::constant(1_790_000_000, 0);
-        Self { state: Mutex::new((start, StdRng::seed_from_u64(seed))) }
+        Self { state: Mutex::new((start, StdRng::seed_from_u64(seed))), wrong_by: AtomicU64::new(0) }
+    }
+
+    /// Makes the clock wrong by a duration in whole seconds: it is ahead, and [`Environment::checked_now`] fails. Zero: the clock
+    /// is right.
+    pub fn jump(&self, ahead: Duration) {
+        self.wrong_by.store(ahead.as_secs(), Ordering::SeqCst);
     }
 
     #[expect(clippy::unwrap_used, reason = "a test's clock")]
@@ -41,7 +50,14 @@ impl Simulated {
 impl Environment for Simulated {
     #[expect(clippy::unwrap_used, reason = "a test's clock")]
     fn now(&self) -> Timestamp {
-        self.state.lock().unwrap().0
+        self.state.lock().unwrap().0 + Duration::from_secs(self.wrong_by.load(Ordering::SeqCst))
+    }
+
+    fn checked_now(&self) -> Result<Timestamp> {
+        match self.wrong_by.load(Ordering::SeqCst) {
+            0 => Ok(self.now()),
+            seconds => Err(Error::unavailable(Reason::StoreUnavailable, format!("the clock is wrong by {seconds} s"))),
+        }
     }
 
     #[expect(clippy::unwrap_used, reason = "a test's randomness")]

@@ -121,7 +121,7 @@ impl Sweeper {
             let has_more = rows.len() == ROWS_PER_READ;
             for row in rows {
                 let key: Key = (row.org.clone(), row.turn.thread.clone());
-                let (turn, now) = (row.turn.number, self.shared.dependencies.environment.now());
+                let (turn, now) = (row.turn.number, self.shared.dependencies.environment.checked_now()?);
                 let (recorded, forgotten) = self.shared.waiting.get(&key, turn, now);
                 let checked = self.check_row(&row, &key, recorded).await;
                 if let Some(until) = self.skip_unreadable(&key, checked)? {
@@ -139,7 +139,7 @@ impl Sweeper {
 
     /// Handles one row. Returns the time until which the row needs no check. None: check it in the next sweep.
     async fn check_row(&self, row: &OpenTurnRow, key: &Key, recorded: Option<Timestamp>) -> Result<Option<Timestamp>> {
-        let now = self.shared.dependencies.environment.now();
+        let now = self.shared.dependencies.environment.checked_now()?;
         if let Some(actor) = self.shared.table.find(key) {
             let _ = actor.send_message(Msg::Sweep);
         } else if recorded.is_some() {
@@ -203,7 +203,8 @@ impl Sweeper {
     /// that no call is left unfinished and watchers receive the end. It also deletes the threads of child turns, which only
     /// the journal names.
     async fn sweep_threads(&self) -> Result<()> {
-        let now = self.shared.dependencies.environment.now();
+        // A wrong clock would expire threads for good, possibly after the clock is right again.
+        let now = self.shared.dependencies.environment.checked_now()?;
         let threads = &self.shared.dependencies.stores.threads;
         // Unreadable threads stay at the start of the index.
         let limit = DELETIONS_MAX.saturating_add(self.shared.dependencies.stores.unreadable.count());

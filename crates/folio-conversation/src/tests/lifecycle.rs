@@ -222,6 +222,21 @@ async fn an_expired_unloaded_thread_is_removed_only_after_its_open_turn_is_cance
     sandbox.finish().await;
 }
 
+#[tokio::test]
+async fn a_sweep_with_a_wrong_clock_removes_no_thread() {
+    let sandbox = Sandbox::start_with(short_intervals(30)).await;
+    let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    sandbox.has_live(0).await;
+    let (org, expires) = (&sandbox.principal.org, sandbox.environment.now() + limits::DAY);
+    sandbox.stores.threads.expire_referrers(org, sandbox.document.as_str(), expires).await.unwrap();
+    sandbox.environment.jump(30 * limits::DAY);
+    let swept = sandbox.conversations.snapshot().sweeps + 3;
+    wait_for("three sweeps", SOON, || async { (sandbox.conversations.snapshot().sweeps >= swept).then_some(()) }).await;
+    sandbox.environment.jump(Duration::ZERO);
+    sandbox.conversations.get_turn(&sandbox.principal, &turn).await.expect("the thread has not expired");
+    sandbox.finish().await;
+}
+
 /// Checks that an ephemeral thread with an open turn is removed after a day, not before.
 async fn expires_after_a_day(sandbox: &Sandbox, turn: &TurnId, follows: Option<EventStream>) {
     sandbox.environment.advance(limits::DAY - Duration::from_secs(60));

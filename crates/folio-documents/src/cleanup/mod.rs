@@ -168,7 +168,7 @@ async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, triggers: Trig
             Err(error) => tracing::warn!(%error, "a sweep failed; the next one continues it"),
         }
         // These searches may take long and are cancelled at a stop. The next search repeats them.
-        let now = environment.now();
+        let Ok(now) = environment.checked_now() else { continue };
         let searches = async {
             sweep.retention.run(now).await;
             sweep.orphans.run(now).await;
