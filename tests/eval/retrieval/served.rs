@@ -119,13 +119,16 @@ impl Served {
     }
 }
 
-/// Waits until the index contains all documents. The index of a new organization is built after its first ingestion.
+/// Waits until the index contains all documents. The index of a new organization is missing until its first ingestion has ended,
+/// and is then built.
 async fn wait_for_index(client: &Client, end: Instant) -> Result<()> {
     let mut retrieval = RetrievalServiceClient::new(client.channel.clone());
     let request = v1::SearchRequest { query: "a".to_owned(), limit: 1, ..v1::SearchRequest::default() };
     loop {
         let dense = retrieval.search(request.clone()).await?.into_inner().dense.unwrap_or_default();
-        if !dense.gaps.iter().any(|gap| gap.reason() == v1::SearchGapReason::IndexRebuilding) {
+        let is_incomplete =
+            |reason| matches!(reason, v1::SearchGapReason::IndexMissing | v1::SearchGapReason::IndexRebuilding);
+        if !dense.gaps.iter().any(|gap| is_incomplete(gap.reason())) {
             return Ok(());
         }
         ensure!(Instant::now() < end, "the index was not complete within {INGESTION_TIMEOUT:?}");
