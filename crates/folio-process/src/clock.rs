@@ -1,8 +1,10 @@
 //! The clock of the process, compared with the clocks of the stores and with the time since the start of the machine.
 //!
 //! A process whose clock is ahead would expire credit and approvals for good. Stores therefore call
-//! [`Environment::check_clock`] before each write. A jump of the clock is detected at the next write, because the time
-//! since the start of the machine does not jump. A difference to the stores is detected by [`ProcessClock::compare`].
+//! [`Environment::check_clock`] before each write. A jump of the clock is detected at the next reading, because the time
+//! since the start of the machine does not jump. A difference to the stores is detected by [`ProcessClock::compare`]. While the
+//! clock is wrong, [`Environment::now`] continues from the last comparison with which it was right, by the time since the start of the
+//! machine: what is computed meanwhile, and stored when the clock is right again, contains no wrong time.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -15,8 +17,27 @@ const SKEW_MAX: i64 = 2_000_000_000;
 /// Returns the wall-clock time and the time since the start of the machine, in nanoseconds.
 type ReadClocks = Box<dyn Fn() -> (Timestamp, i64) + Send + Sync>;
 
+/// The clock of the machine, which may be wrong.
+pub struct MachineClock(ReadClocks);
+
+impl std::fmt::Debug for MachineClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("MachineClock").field(&self.now()).finish()
+    }
+}
+
+impl Environment for MachineClock {
+    fn now(&self) -> Timestamp {
+        (self.0)().0
+    }
+
+    fn random(&self) -> u128 {
+        System.random()
+    }
+}
+
 pub struct ProcessClock {
-    read: ReadClocks,
+    machine: MachineClock,
     /// Wall-clock time minus the time since the start of the machine, when the clock was last right.
     base: AtomicI64,
     /// Result of the last comparison in nanoseconds, positive if this clock is ahead: the difference to the stores, or
@@ -41,7 +62,7 @@ impl Default for ProcessClock {
 impl ProcessClock {
     fn new(read: ReadClocks) -> Self {
         let clock = Self {
-            read,
+            machine: MachineClock(read),
             base: AtomicI64::new(0),
             skew: AtomicI64::new(0),
             has_stores: AtomicBool::new(false),
@@ -51,20 +72,36 @@ impl ProcessClock {
         clock
     }
 
-    fn offset(&self) -> i64 {
-        offset((self.read)())
+    /// Returns the wall-clock time minus the time since the start of the machine, in nanoseconds.
+    pub fn offset(&self) -> i64 {
+        offset((self.machine.0)())
     }
 
-    /// Compares the clock with those of the stores' servers. `offsets`: the clock of each server minus this clock, in
-    /// nanoseconds. Without servers, the clock is compared with the time since the start of the machine. With several,
-    /// the median counts, so that one server with a wrong clock stops no process.
-    pub fn compare(&self, mut offsets: Vec<i64>) {
+    /// Returns the clock that [`Self::compare`] compares.
+    pub fn machine(&self) -> &MachineClock {
+        &self.machine
+    }
+
+    /// Returns the difference of a reading to the right time in nanoseconds if the clock is wrong.
+    fn wrong_by(&self, reading: (Timestamp, i64)) -> Option<i64> {
+        let drift = offset(reading).saturating_sub(self.base.load(Ordering::Relaxed));
+        match self.is_right() {
+            true => Some(drift).filter(|drift| drift.saturating_abs() > SKEW_MAX),
+            false => Some(self.skew.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Compares the clock with those of the stores' servers. `offset`: [`Self::offset`] before their clocks were read, so that a jump
+    /// meanwhile is found by the next reading. `offsets`: the clock of each server minus [`Self::machine`], in nanoseconds. Without
+    /// servers, the clock is compared with the time since the start of the machine. With several, the median counts, so that
+    /// one server with a wrong clock stops no process.
+    pub fn compare(&self, offset: i64, mut offsets: Vec<i64>) {
         offsets.sort_unstable();
-        let drift = self.offset().saturating_sub(self.base.load(Ordering::Relaxed));
+        let drift = offset.saturating_sub(self.base.load(Ordering::Relaxed));
         let skew = match middle(&offsets) {
-            Some(offset) => {
+            Some(of_servers) => {
                 self.has_stores.store(true, Ordering::Relaxed);
-                offset.saturating_neg()
+                of_servers.saturating_neg()
             }
             // No server answers now, but servers answered before: a wrong clock stays wrong until they answer again.
             None if self.has_stores.load(Ordering::Relaxed) && !self.is_right() => return,
@@ -73,7 +110,7 @@ impl ProcessClock {
         self.skew.store(skew, Ordering::Relaxed);
         let is_right = skew.saturating_abs() <= SKEW_MAX;
         if is_right {
-            self.base.store(self.offset(), Ordering::Relaxed);
+            self.base.store(offset, Ordering::Relaxed);
         }
         if self.is_right.send_if_modified(|current| std::mem::replace(current, is_right) != is_right) {
             let seconds = seconds(skew);
@@ -102,7 +139,12 @@ impl ProcessClock {
 
 impl Environment for ProcessClock {
     fn now(&self) -> Timestamp {
-        (self.read)().0
+        let reading = (self.machine.0)();
+        if self.wrong_by(reading).is_none() {
+            return reading.0;
+        }
+        let estimate = self.base.load(Ordering::Relaxed).saturating_add(reading.1);
+        Timestamp::from_nanosecond(i128::from(estimate)).unwrap_or(reading.0)
     }
 
     fn random(&self) -> u128 {
@@ -110,15 +152,11 @@ impl Environment for ProcessClock {
     }
 
     fn checked_now(&self) -> Result<Timestamp> {
-        let reading = (self.read)();
-        let drift = offset(reading).saturating_sub(self.base.load(Ordering::Relaxed));
-        let skew = if self.is_right() { drift } else { self.skew.load(Ordering::Relaxed) };
-        if self.is_right() && drift.saturating_abs() <= SKEW_MAX {
-            return Ok(reading.0);
-        }
+        let reading = (self.machine.0)();
+        let Some(wrong_by) = self.wrong_by(reading) else { return Ok(reading.0) };
         let message = format!(
             "the clock of this machine is wrong by {:.1} s, so this process refuses all writes: correct the clock; a process without a cluster then needs a restart",
-            seconds(skew)
+            seconds(wrong_by)
         );
         Err(Error::unavailable(Reason::StoreUnavailable, message))
     }
@@ -204,10 +242,10 @@ mod tests {
         advance(&times, 172_800, 5);
         let refused = clock.checked_now().unwrap_err();
         assert!(refused.reason == Reason::StoreUnavailable && refused.message.contains("172795"), "{refused}");
-        clock.compare(Vec::new());
+        clock.compare(clock.offset(), Vec::new());
         assert!(!clock.is_right() && !*clock.watch().borrow());
         advance(&times, -172_795, 0);
-        clock.compare(Vec::new());
+        clock.compare(clock.offset(), Vec::new());
         clock.check_clock().unwrap();
     }
 
@@ -222,7 +260,7 @@ mod tests {
             (vec![-2, -1, 2], true),
         ] {
             let (clock, _) = clock();
-            clock.compare(offsets.iter().map(|offset| offset * SECOND).collect());
+            clock.compare(clock.offset(), offsets.iter().map(|offset| offset * SECOND).collect());
             assert_eq!(clock.is_right(), is_right, "{offsets:?}");
             assert_eq!(clock.check_clock().is_ok(), is_right, "{offsets:?}");
         }
@@ -231,11 +269,38 @@ mod tests {
     #[test]
     fn a_wrong_clock_is_right_again_only_by_the_servers() {
         let (clock, times) = clock();
-        clock.compare(vec![-10 * SECOND]);
-        clock.compare(Vec::new());
+        clock.compare(clock.offset(), vec![-10 * SECOND]);
+        clock.compare(clock.offset(), Vec::new());
         assert!(!clock.is_right(), "no server answers");
         advance(&times, -10, 0);
-        clock.compare(vec![0]);
+        clock.compare(clock.offset(), vec![0]);
         clock.check_clock().unwrap();
+    }
+
+    #[test]
+    fn the_time_continues_while_the_clock_is_wrong() {
+        let (clock, times) = clock();
+        let before = clock.now();
+        advance(&times, 3_456_000, 5);
+        assert_eq!(clock.now().duration_since(before).as_secs(), 5);
+        clock.compare(clock.offset(), vec![-3_456_000 * SECOND]);
+        advance(&times, 10, 10);
+        assert_eq!(clock.now().duration_since(before).as_secs(), 15);
+        assert_eq!(clock.machine().now().duration_since(before).as_secs(), 3_456_010);
+        // Corrected, which the process does not know yet.
+        advance(&times, -3_456_000 + 5, 0);
+        assert_eq!(clock.now().duration_since(before).as_secs(), 15);
+        clock.compare(clock.offset(), vec![0]);
+        assert_eq!(clock.checked_now().unwrap(), clock.machine().now());
+        assert_eq!(clock.now().duration_since(before).as_secs(), 15);
+    }
+
+    #[test]
+    fn a_jump_within_a_comparison_is_detected() {
+        let (clock, times) = clock();
+        let offset = clock.offset();
+        advance(&times, 3_456_000, 0);
+        clock.compare(offset, vec![0]);
+        clock.check_clock().unwrap_err();
     }
 }

@@ -6,11 +6,11 @@ use uuid::Uuid;
 use crate::Result;
 
 pub trait Environment: Send + Sync + std::fmt::Debug {
+    /// Returns the time. While the clock is known to be wrong, an implementation returns its best estimate.
     fn now(&self) -> Timestamp;
 
     /// Returns the time, or fails with `STORE_UNAVAILABLE` if the clock is known to be wrong. The clock is
-    /// read once. A time from [`Self::now`] may be wrong although a later [`Self::check_clock`] succeeds. Default: the
-    /// clock is right.
+    /// read once. Default: the clock is right.
     fn checked_now(&self) -> Result<Timestamp> {
         Ok(self.now())
     }

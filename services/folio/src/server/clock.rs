@@ -16,9 +16,10 @@ pub(crate) type StoreClocks = [Arc<dyn StoreHealth>; 2];
 
 pub(crate) async fn compare(clock: &ProcessClock, stores: &StoreClocks) {
     let [durable, shared] = stores;
-    let (mut offsets, of_shared) = tokio::join!(durable.clock_offsets(clock), shared.clock_offsets(clock));
+    let (offset, machine) = (clock.offset(), clock.machine());
+    let (mut offsets, of_shared) = tokio::join!(durable.clock_offsets(machine), shared.clock_offsets(machine));
     offsets.extend(of_shared);
-    clock.compare(offsets);
+    clock.compare(offset, offsets);
 }
 
 /// Never returns.
