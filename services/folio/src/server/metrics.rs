@@ -192,7 +192,7 @@ fn add_webhooks(page: &mut MetricsBuilder, webhooks: &folio_webhooks::Counters) 
     page.counter("webhook_events_dropped_total", help, webhooks.dropped());
     let help = "Webhook endpoints that were disabled, because they failed for too long.";
     page.counter("webhook_endpoints_disabled_total", help, webhooks.disabled_endpoints());
-    let help = "Runs of prompts by tags, and runs that make proposals, that were not created after a write.";
+    let help = "Jobs that were not created after the write that triggers them.";
     let family = Family::new("jobs_refused_total", Kind::Counter, help);
     page.0.push(webhooks.refused_jobs().into_iter().fold(family, |family, ((kind, reason), count)| {
         family.with(vec![("kind", kind.to_owned()), ("error", reason.to_owned())], count)
