@@ -11,6 +11,7 @@ mod files;
 mod language;
 mod observability;
 mod protocol;
+mod stored_enums;
 mod words;
 
 use std::path::{Path, PathBuf};
