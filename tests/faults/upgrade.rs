@@ -3,6 +3,9 @@
 //!
 //! Nodes stop before their replacement starts, and gateways stop after it, as in the Helm chart. The old version creates
 //! the keyspace and the tenants; the new version migrates the keyspace while only old processes run.
+//!
+//! The traffic stores no value that `v0.1.0` cannot read, such as a group of tasks or the mention of a collection.
+//! `docs/operations.md`, "Upgrade", lists these values.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -2,7 +2,8 @@
 //!
 //! While two versions run on the same stores, a process of the older version changes values of the newer one. The change
 //! keeps the unknown fields: those of the value itself, of its objects, and of the items of its arrays. Two items are the
-//! same if their fields `id` are equal or, without this field, if the items are equal.
+//! same if their fields `id` are equal or, without this field, if the items are equal. A changed item without the field
+//! `id` loses its unknown fields: its position does not identify it, because another item may have replaced it.
 
 use std::sync::Arc;
 
@@ -148,6 +149,16 @@ mod tests {
         let known = json!([{"id": 1, "a": 1}, {"id": 2, "a": 1}, {"b": 1}, 4]);
         let new = json!([4, {"b": 1}, {"b": 2}, {"id": 2, "a": 7}, {"id": 3, "a": 1}]);
         let expected = json!([4, {"b": 1, "new": 3}, {"b": 2}, {"id": 2, "a": 7, "new": 2}, {"id": 3, "a": 1}]);
+        assert_eq!(changed(&stored, &known, &new), expected);
+    }
+
+    #[test]
+    fn a_changed_item_without_an_id_loses_its_unknown_fields_and_the_others_keep_theirs() {
+        let stored =
+            json!({"items": [{"a": 1, "new": 1}, {"a": 2, "new": 2, "inner": {"x": 1, "new": 3}}, {"a": 3, "new": 4}]});
+        let known = json!({"items": [{"a": 1}, {"a": 2, "inner": {"x": 1}}, {"a": 3}]});
+        let new = json!({"items": [{"a": 1}, {"a": 7, "inner": {"x": 1}}, {"a": 3}]});
+        let expected = json!({"items": [{"a": 1, "new": 1}, {"a": 7, "inner": {"x": 1}}, {"a": 3, "new": 4}]});
         assert_eq!(changed(&stored, &known, &new), expected);
     }
 
