@@ -86,9 +86,9 @@ async fn invariant_10_a_call_without_a_message_ends_and_frees_its_permit() {
             let error = tokio::time::timeout(LIMIT, incomplete(&client, name, bytes)).await;
             assert_eq!(error.expect("the call ends").reason, Reason::DeadlineExceeded, "{name}");
         }
-        // The next message of an endless sequence arrives before the time is over.
         let messages = || {
             futures::stream::repeat(()).then(move |()| async move {
+                // The next message arrives before the time of a message is over.
                 tokio::time::sleep(timeout / 5).await;
                 Ok::<_, Infallible>(Bytes::from_static(&[0; 5]))
             })
