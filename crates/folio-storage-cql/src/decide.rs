@@ -68,7 +68,7 @@ async fn close_before_failure(
         Ok(WriteOutcome::Row(_)) => false,
         // Versions only grow, so a write that expects an earlier version can no longer be applied.
         Ok(WriteOutcome::VersionMismatch) => is_in_flight,
-        Err(error) if error.reason == Reason::StoreUnavailable => false,
+        Err(error) if is_unanswered(error) => false,
         Err(_) => is_in_flight || idempotency::is_entered(keyspace, write).await?,
     };
     if !is_failure || !matches!(write.op, OpKey::Request { .. }) {
@@ -78,6 +78,11 @@ async fn close_before_failure(
     let closed = OpRow { op, digest, state: OpState::Aborted, at: keyspace.now() };
     let row = ops::close(keyspace, &write.org, &write.id, closed).await?;
     if matches!(row.state, OpState::Done(_)) { Ok(WriteOutcome::Row(row)) } else { decided }
+}
+
+/// Returns true if the store did not answer, so that the outcome of a write may be unknown.
+fn is_unanswered(error: &Error) -> bool {
+    error.reason == Reason::StoreUnavailable && !error.is_contended()
 }
 
 struct Attempt<'a> {
@@ -98,7 +103,7 @@ impl Attempt<'_> {
                 (Ok(Step::Done(row)), _) => return Ok(WriteOutcome::Row(row)),
                 (Ok(Step::VersionMismatch), Read::Serial) => return Ok(WriteOutcome::VersionMismatch),
                 (Err(error), Read::Serial) => return Err(error),
-                (Err(error), _) if error.reason == Reason::StoreUnavailable => return Err(error),
+                (Err(error), _) if is_unanswered(&error) => return Err(error),
                 (Ok(Step::VersionMismatch) | Err(_), Read::Quorum) => {}
                 (Ok(Step::Retry(error)), _) => {
                     attempts += 1;

@@ -87,5 +87,5 @@ pub(crate) async fn id_by_name(keyspace: &Keyspace, org: &OrgId, (kind, name): N
 }
 
 fn contended((kind, name): Name<'_>) -> Error {
-    Error::version_conflict(format!("another request is creating a {kind} named {name:?}; retry later"))
+    Error::contended(format!("another request is creating a {kind} named {name:?}; retry later"))
 }

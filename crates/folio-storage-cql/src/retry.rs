@@ -21,5 +21,5 @@ pub(crate) async fn pause(attempt: u32, random: u128) {
 }
 
 pub(crate) fn contended(what: &str) -> Error {
-    Error::version_conflict(format!("{what} has too many concurrent writes; retry later"))
+    Error::contended(format!("{what} has too many concurrent writes; retry later"))
 }

@@ -106,7 +106,7 @@ impl OpenDatabase {
 }
 
 fn overloaded() -> Error {
-    Error::exhausted(Reason::Overloaded, "too many writes are queued in the store; retry later")
+    Error::exhausted(Reason::StoreUnavailable, "too many writes are queued in the store; retry later")
         .retry_after(RETRY_AFTER)
 }
 

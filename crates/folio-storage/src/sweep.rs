@@ -20,11 +20,11 @@ impl UnreadableRecords {
     /// with the next one. An unreadable record is logged and counted once. `record`: its kind and its id.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`, which is no error of the record.
+    /// `STORE_UNAVAILABLE`, unless other writes of the record are in progress: it is no error of the record.
     pub fn skip<T>(&self, record: impl Display, step: Result<T>) -> Result<Option<T>> {
         match step {
             Ok(value) => Ok(Some(value)),
-            Err(error) if error.reason == Reason::StoreUnavailable => Err(error),
+            Err(error) if error.reason == Reason::StoreUnavailable && !error.is_contended() => Err(error),
             Err(error) if error.reason == Reason::StoredFormat => {
                 self.report(record.to_string(), &error);
                 Ok(None)
@@ -173,6 +173,7 @@ mod tests {
         assert_eq!(unreadable.skip("job 2", Err::<(), _>(Error::not_found("job", "2"))), Ok(None));
         assert_eq!(unreadable.skip("job 3", Ok(3)), Ok(Some(3)));
         assert_eq!(unreadable.count(), 1);
+        assert_eq!(unreadable.skip("job 3", Err::<(), _>(Error::contended("concurrent writes"))), Ok(None));
         let unavailable = Error::unavailable(Reason::StoreUnavailable, "unavailable");
         assert_eq!(unreadable.skip("job 4", Err::<(), _>(unavailable.clone())), Err(unavailable));
         for number in 0..2 * UNREADABLE_MAX {

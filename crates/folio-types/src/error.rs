@@ -152,7 +152,7 @@ named_enum! {
         /// The organization's credit does not cover the call. The details contain its `balance` and the `need` of the
         /// call.
         CreditExhausted = "SPU_EXHAUSTED",
-        /// A store was unreachable or exceeded its deadline.
+        /// A store was unreachable, exceeded its deadline, or executes too many other writes.
         StoreUnavailable = "STORE_UNAVAILABLE",
         /// This version cannot read a stored value.
         StoredFormat = "STORED_FORMAT",
@@ -285,6 +285,17 @@ impl Error {
         Self::new(Code::Aborted, Reason::VersionConflict, message)
     }
 
+    /// Creates the `ABORTED` error for a write that a store did not execute because other writes of the same rows are in progress. Its
+    /// reason is that of a store that does not answer, so that a caller that waits for the store waits for both.
+    pub fn contended(message: impl Into<String>) -> Self {
+        Self::new(Code::Aborted, Reason::StoreUnavailable, message)
+    }
+
+    /// Returns true for an error of [`Error::contended`]: the store works.
+    pub fn is_contended(&self) -> bool {
+        self.code == Code::Aborted && self.reason == Reason::StoreUnavailable
+    }
+
     /// Creates the `DATA_LOSS` error for a stored value that this build cannot read. The log contains `message`; clients do not
     /// receive it.
     pub fn stored_format(message: impl Into<String>) -> Self {
@@ -372,6 +383,10 @@ mod tests {
         let conflict = Error::request_id_conflict();
         assert_eq!((conflict.code, conflict.reason), (Code::AlreadyExists, Reason::RequestIdConflict));
         assert_eq!(Error::version_conflict("text"), Error::new(Code::Aborted, Reason::VersionConflict, "text"));
+        let contended = Error::contended("text");
+        assert_eq!(contended, Error::new(Code::Aborted, Reason::StoreUnavailable, "text"));
+        assert!(contended.is_contended() && !Error::version_conflict("text").is_contended());
+        assert!(!Error::unavailable(Reason::StoreUnavailable, "text").is_contended());
         assert_eq!(Error::stored_format("text"), Error::new(Code::DataLoss, Reason::StoredFormat, "text"));
         let field = Error::invalid_field("name", "is too long");
         assert_eq!((field.reason, field.message.as_str()), (Reason::InvalidField, "name: is too long"));

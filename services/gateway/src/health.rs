@@ -54,7 +54,7 @@ async fn check(stores: &dyn StoreHealth, timeout: Duration) -> Result<()> {
     let late = || Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the stores did not answer in time");
     match tokio::time::timeout(timeout, stores.check()).await.map_err(|_| late())? {
         // An overloaded store works.
-        Err(error) if error.reason == Reason::Overloaded => Ok(()),
+        Err(error) if error.code == Code::ResourceExhausted => Ok(()),
         answer => answer,
     }
 }
@@ -82,7 +82,7 @@ mod tests {
             match self.0.fetch_add(1, Ordering::SeqCst) {
                 // One failure, then overload, then failures, then checks that do not return, then success.
                 1 => broken,
-                2..=3 => Err(Error::exhausted(Reason::Overloaded, "busy")),
+                2..=3 => Err(Error::exhausted(Reason::StoreUnavailable, "busy")),
                 5..=7 => broken,
                 8..=9 => std::future::pending().await,
                 _ => Ok(()),

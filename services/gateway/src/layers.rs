@@ -18,9 +18,9 @@
 //!    organization's calls per second (`rates`), in addition to the quota that the operation declares. A long call ends
 //!    when its token becomes invalid (`sessions`).
 //! 5. **Deadline**: bounds short calls; long calls have their own limits (`streams`). The time until the request
-//!    message is complete is bounded for all calls, and its memory (`request_body`). The caller's deadline ends the
-//!    response, but not the work behind it (`response_body`). Calls that remain at the end of the drain are cancelled
-//!    here.
+//!    ends, or until its next message if it is a stream, is bounded for all calls, and its memory (`request_body`).
+//!    The caller's deadline ends the response, but not the work behind it (`response_body`). Calls that remain at the
+//!    end of the drain are cancelled here.
 //! 6. **Survive**: turns a panic into an error of this call; otherwise the panic would end every call of the
 //!    connection.
 //! 7. **Clarify**: if tonic cannot parse a request, replaces its status, which reports a server error, by a client
@@ -55,6 +55,7 @@ use crate::call_span;
 use crate::client_address::{ClientNetwork, TrustedProxies, network};
 use crate::connections::ConnectionHandle;
 use crate::counters::Counters;
+use crate::descriptors;
 use crate::faces::{ExpiredToken, Face, Target, take_ready};
 use crate::http_status::grpc_code;
 use crate::options::Options;
@@ -300,7 +301,7 @@ async fn enter(layers: &Inner, target: &Target, request: Request<Body>, source: 
     }
     let connection = request.extensions().get::<ConnectionHandle>().cloned();
     let active = connection.as_ref().map(|connection| connection.begin_call(request.version()));
-    let (mut bounds, framing) = (layers.messages.clone(), framing(target));
+    let (mut bounds, framing) = (layers.messages.clone(), framing(target, request.uri().path()));
     let operation = match target.route {
         Route::Api(operation) if operation.access != Access::Public => operation,
         route => {
@@ -341,9 +342,9 @@ async fn enter(layers: &Inner, target: &Target, request: Request<Body>, source: 
     Ok(Entered { request, guard: CallGuard { permit: CallPermit::Share(share), session, _active: active }, rate })
 }
 
-fn framing(target: &Target) -> Framing {
+fn framing(target: &Target, path: &str) -> Framing {
     match target.face {
-        Face::Grpc | Face::GrpcWeb => Framing::messages(),
+        Face::Grpc | Face::GrpcWeb => Framing::messages(descriptors::is_client_stream(path)),
         Face::Rest if target.rest.as_ref().is_some_and(Lookup::streams_body) => Framing::Stream,
         Face::Connect | Face::Rest | Face::Mcp | Face::Page => Framing::whole(),
     }

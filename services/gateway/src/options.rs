@@ -57,8 +57,8 @@ folio_types::settings! {
         pub jwt: BTreeMap<String, IssuerOptions> = BTreeMap::new(),
         /// Maximum size of an incoming message in bytes.
         pub message_bytes: usize = 4 * MIB,
-        /// Maximum time until the message of a request is complete. The messages of an upload have the limit
-        /// `transfer_idle`.
+        /// Maximum time until the end of a request is received, or the next message of a stream of requests. The messages of an
+        /// upload have the limit `transfer_idle`.
         pub message_timeout: Duration as "message_timeout_seconds" = Duration::from_secs(30),
         /// Maximum memory of request messages that are not complete. Further messages are refused with `OVERLOADED`.
         pub incomplete_message_bytes: usize = 256 * MIB,

@@ -75,8 +75,9 @@ impl MessageReader {
 /// The form of the messages in a body.
 #[derive(Debug)]
 pub(crate) enum Framing {
-    /// Messages of gRPC, each with its length.
-    Messages(MessageReader),
+    /// Messages of gRPC, each with its length. `is_client_stream`: the body may have any number of messages, otherwise it ends after
+    /// the first one.
+    Messages { reader: MessageReader, is_client_stream: bool },
     /// The whole body is one message, of which this number of bytes is received.
     Whole(u64),
     /// The body is not a message: its reader bounds it.
@@ -84,8 +85,8 @@ pub(crate) enum Framing {
 }
 
 impl Framing {
-    pub(crate) fn messages() -> Self {
-        Self::Messages(MessageReader::default())
+    pub(crate) fn messages(is_client_stream: bool) -> Self {
+        Self::Messages { reader: MessageReader::default(), is_client_stream }
     }
 
     pub(crate) fn whole() -> Self {
@@ -106,7 +107,7 @@ const DISCARDED_MAX: u64 = 16 * 1024 * 1024;
 /// Bounds of the messages of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct MessageBounds {
-    /// Maximum time until a message, or the end of the request, is received. None: unbounded.
+    /// Maximum time until the end of the request is received, or the next message of a client stream. None: unbounded.
     pub(crate) timeout: Option<Duration>,
     /// The memory of incomplete messages.
     pub(crate) memory: CallShares,
@@ -123,7 +124,7 @@ pub(crate) struct RequestBody {
     owner: Option<Owner>,
     /// The memory of the message in progress, and its number of bytes.
     reserved: Option<(u64, CallShare)>,
-    /// Runs while a message is awaited.
+    /// Runs while a message of a client stream, or the end of another request, is awaited.
     timer: Option<Pin<Box<Sleep>>>,
     /// Number of discarded bytes. None: the body is not too large.
     discarded: Option<u64>,
@@ -138,9 +139,13 @@ impl RequestBody {
         let max = self.bounds.message_bytes as u64;
         let length = match &mut self.framing {
             Framing::Stream => return Ok(()),
-            Framing::Messages(reader) => {
+            Framing::Messages { reader, is_client_stream } => {
                 if reader.read(bytes) {
-                    (self.reserved, self.timer) = (None, None);
+                    self.reserved = None;
+                    // Other services wait for the end of the body, so further messages must not extend the time.
+                    if *is_client_stream {
+                        self.timer = None;
+                    }
                 }
                 let length = reader.in_progress();
                 if length.is_some_and(|length| length > max) {
@@ -279,7 +284,7 @@ mod tests {
     async fn the_memory_of_a_message_is_reserved_until_it_is_complete() {
         let (bounds, whole) = (bounds(150), message(100));
         let parts = [&whole[..3], &whole[3..5], &whole[5..50], &whole[50..]].map(<[u8]>::to_vec);
-        let mut first = RequestBody::new(body(parts.to_vec()), Framing::messages(), bounds.clone(), owner());
+        let mut first = RequestBody::new(body(parts.to_vec()), Framing::messages(true), bounds.clone(), owner());
         let mut reserved = Vec::new();
         for _ in 0..4 {
             next(&mut first).await.unwrap();
@@ -288,7 +293,7 @@ mod tests {
         assert_eq!(reserved, [0, 100, 100, 0]);
 
         let partial =
-            || RequestBody::new(body(vec![whole[..50].to_vec()]), Framing::messages(), bounds.clone(), owner());
+            || RequestBody::new(body(vec![whole[..50].to_vec()]), Framing::messages(true), bounds.clone(), owner());
         let (mut first, mut second) = (partial(), partial());
         next(&mut first).await.unwrap();
         assert_eq!(next(&mut second).await.unwrap_err().reason, Reason::Overloaded);
@@ -303,11 +308,11 @@ mod tests {
             let parts: Vec<Vec<u8>> = message(1_001).chunks(400).map(<[u8]>::to_vec).collect();
             let parts = futures::stream::iter(parts).map(|part| Ok::<_, Infallible>(Bytes::from(part)));
             let large = Body::new(axum::body::Body::from_stream(parts));
-            let mut large = RequestBody::new(large, Framing::messages(), bounds(10), owner);
+            let mut large = RequestBody::new(large, Framing::messages(true), bounds(10), owner);
             assert_eq!(next(&mut large).await.unwrap_err().reason, Reason::TooLarge);
             assert_eq!(large.bounds.memory.load(), Amount::default());
         }
-        let mut small = RequestBody::new(body(vec![message(1_000)]), Framing::messages(), bounds(10), None);
+        let mut small = RequestBody::new(body(vec![message(1_000)]), Framing::messages(true), bounds(10), None);
         assert_eq!(next(&mut small).await.unwrap(), PREFIX + 1_000);
     }
 
@@ -357,13 +362,40 @@ mod tests {
         }));
         let slow = Body::new(axum::body::Body::from_stream(slow));
         let bounds = MessageBounds { timeout: Some(Duration::from_millis(20)), ..bounds(100) };
-        let mut body = RequestBody::new(slow, Framing::messages(), bounds, owner());
+        let mut body = RequestBody::new(slow, Framing::messages(true), bounds, owner());
         let error = loop {
             if let Err(error) = next(&mut body).await {
                 break error;
             }
         };
         assert_eq!(error.code, Code::DeadlineExceeded);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn further_messages_extend_only_the_time_of_a_client_stream() {
+        const MESSAGES: usize = 12;
+        let (bounds, started) = (bounds(100), tokio::time::Instant::now());
+        let timeout = bounds.timeout.unwrap();
+        for is_client_stream in [false, true] {
+            let messages = futures::stream::repeat(()).then(move |()| async move {
+                tokio::time::sleep(timeout / 3).await;
+                Ok::<_, Infallible>(Bytes::from_static(&[0; PREFIX]))
+            });
+            let messages = Body::new(axum::body::Body::from_stream(messages.take(MESSAGES)));
+            let mut body = RequestBody::new(messages, Framing::messages(is_client_stream), bounds.clone(), owner());
+            let mut received = 0;
+            let error = loop {
+                match poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+                    Some(Ok(_)) => received += 1,
+                    Some(Err(status)) => break Some(status::to_error(&status)),
+                    None => break None,
+                }
+            };
+            let code = error.map(|error| error.code);
+            assert_eq!(code, (!is_client_stream).then_some(Code::DeadlineExceeded), "{received} messages");
+            assert!(is_client_stream || started.elapsed() < 2 * timeout, "{received} messages");
+            assert!(!is_client_stream || received == MESSAGES, "{received} messages");
+        }
     }
 
     proptest! {

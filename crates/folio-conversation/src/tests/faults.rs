@@ -31,16 +31,23 @@ struct FaultyTool {
 }
 
 impl FaultyTool {
-    /// Fails like a store that executes neither the first two plans nor the first five writes: it does not answer, or other
-    /// writes of the same rows are in progress.
-    fn fail_in_outage(&self, step: usize, is_contended: bool) -> Result<(), ToolError> {
+    /// Fails with an error in the first two plans and in the first five writes.
+    fn fail_in_outage(&self, step: usize, error: Error) -> Result<(), ToolError> {
         let failures = self.outage[step].fetch_add(1, Ordering::SeqCst);
-        let error = match is_contended {
-            true => Error::version_conflict("the target has too many concurrent writes"),
-            false => unreachable_store(),
-        };
         if failures < [2, 5][step] { Err(ToolError::Failed(error)) } else { Ok(()) }
     }
+}
+
+/// Returns the error of a cause that ends some time later. None: the argument names no such cause.
+fn passing_cause(arguments: &Value) -> Option<Error> {
+    Some(match arguments["do"].as_str()? {
+        "outage" => unreachable_store(),
+        "contention" => Error::contended("the target has too many concurrent writes"),
+        "overload" => Error::exhausted(Reason::StoreUnavailable, "too many writes are queued in the store"),
+        "conflict" => Error::version_conflict("the target changed"),
+        "overload of a model" => Error::exhausted(Reason::Overloaded, "the endpoint has too many calls"),
+        _ => return None,
+    })
 }
 
 /// The error of a store that does not answer.
@@ -94,8 +101,9 @@ impl WriteTool for FaultyTool {
         if arguments["do"] == "panic early" {
             panic!("the plan breaks");
         }
-        if arguments["do"] == "outage" || arguments["do"] == "contention" {
-            self.fail_in_outage(0, arguments["do"] == "contention")?;
+        // A plan calls no model.
+        if let Some(error) = passing_cause(arguments).filter(|error| error.reason == Reason::StoreUnavailable) {
+            self.fail_in_outage(0, error)?;
         }
         let target = Tag::target(&TagId::derive(&["odd"]));
         Ok(Plan { target, expected: Expected::Absent, resolved: Value::Null })
@@ -110,16 +118,15 @@ impl WriteTool for FaultyTool {
             }
             Some("ask a model in an outage") => {
                 ask_model(context).await?;
-                self.fail_in_outage(1, false)?;
+                self.fail_in_outage(1, unreachable_store())?;
                 Ok(ToolOutput::new(json!({ "written": true })))
             }
             Some("refuse") => Err(ToolError::ForModel("the tag is in use".to_owned())),
             Some("lasting outage") => Err(ToolError::Failed(unreachable_store())),
-            Some(cause @ ("outage" | "contention")) => {
-                self.fail_in_outage(1, cause == "contention")?;
+            _ => {
+                self.fail_in_outage(1, passing_cause(arguments).expect("the write breaks"))?;
                 Ok(ToolOutput::new(json!({ "written": true })))
             }
-            _ => panic!("the write breaks"),
         }
     }
 
@@ -129,11 +136,15 @@ impl WriteTool for FaultyTool {
 }
 
 fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
+    odd_tools_with(false)
+}
+
+fn odd_tools_with(calls_models: bool) -> (Arc<Registry>, Arc<AtomicUsize>) {
     let max_running = Arc::new(AtomicUsize::new(0));
     let spec = |name, access| ToolSpec { name, description: "odd", parameters: json!({"type": "object"}), access };
     let odd =
         || FaultyTool { running: AtomicUsize::new(0), max_running: max_running.clone(), outage: Default::default() };
-    let tool = |spec, kind| Tool { spec, kind, calls_models: false, result_ids: &[], spellings: Spellings::default() };
+    let tool = |spec, kind| Tool { spec, kind, calls_models, result_ids: &[], spellings: Spellings::default() };
     let read = tool(spec("odd_read", Access::ReadOnly), ToolKind::Read(Arc::new(odd())));
     let write = tool(spec("odd_write", Access::ReadWrite), ToolKind::Write(Arc::new(odd())));
     let profile = Profile {
@@ -267,8 +278,15 @@ async fn invariant_3_a_write_that_fails_is_closed_before_it_is_reported() {
 
 #[tokio::test]
 async fn invariant_3_an_approved_write_is_made_when_the_store_answers_again() {
-    for cause in ["outage", "contention"] {
-        let (tools, _) = odd_tools();
+    for (cause, calls_models) in [
+        ("outage", false),
+        ("conflict", false),
+        ("contention", false),
+        ("overload", false),
+        ("contention", true),
+        ("overload", true),
+    ] {
+        let (tools, _) = odd_tools_with(calls_models);
         let sandbox = Sandbox::start_as(Options::default(), Some(tools), None, AbandonedCalls::Abort).await;
         let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": cause }))).await;
         sandbox.models.then([say("Written.")]);
@@ -281,7 +299,21 @@ async fn invariant_3_an_approved_write_is_made_when_the_store_answers_again() {
         wait_for("watchers see the wait", SOON, is_seen).await;
         let ended = reached(approval.await.unwrap().unwrap());
         let EventKind::Completed { rounds, .. } = &ended else { panic!("{cause}: {ended:?}") };
-        assert_eq!(rounds[0].results[0].status, CallStatus::Ok, "{cause}");
+        assert_eq!(rounds[0].results[0].status, CallStatus::Ok, "{cause} {calls_models}");
+        sandbox.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_a_model_or_another_write_prevents_waits_for_no_store() {
+    for cause in ["overload of a model", "conflict"] {
+        let (tools, _) = odd_tools_with(true);
+        let sandbox = Sandbox::start_as(Options::default(), Some(tools), None, AbandonedCalls::Abort).await;
+        let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": cause }))).await;
+        sandbox.models.then([say("It failed.")]);
+        let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+        let EventKind::Completed { rounds, .. } = &ended else { panic!("{cause}: {ended:?}") };
+        assert_eq!(rounds[0].results[0].status, CallStatus::Failed, "{cause}: a later attempt would succeed");
         sandbox.finish().await;
     }
 }

@@ -164,8 +164,9 @@ impl ToolWork {
         calls_models && refused && self.spent.usage() == Usage::default()
     }
 
-    /// Returns true if the store did not answer, or did not execute a write because of concurrent ones, so that the same
-    /// call may succeed later. Time-outs and conflicts of a tool that calls models may have other causes.
+    /// Returns true if the store did not answer, or did not execute a write because of other ones, so that the same call may
+    /// succeed later. Time-outs and version conflicts of a tool that calls models may have other causes. An overloaded endpoint of
+    /// models has another reason.
     pub(super) fn waits_for_store(&self, failure: &CallFailure) -> bool {
         let calls_models = self.tool.as_ref().is_some_and(|tool| tool.calls_models);
         match failure {

@@ -307,12 +307,20 @@ async fn invariant_1_conditions_of_two_data_centers_exclude_each_other() {
     drop(fixture);
     let first = TestStores::open(first).await.unwrap();
     let second = TestStores { org: first.org.clone(), ..TestStores::open(second).await.unwrap() };
+    let done = |outcome: &folio_types::Result<WriteOutcome>| matches!(outcome, Ok(WriteOutcome::Row(row)) if matches!(row.state, OpState::Done(_)));
+    let mut created = Vec::new();
+    let mut failed = Vec::new();
     for number in 0..20 {
         let tag = format!("tag-{number}");
         let (one, other) = tokio::join!(first.create_as(&tag, "one"), second.create_as(&tag, "other"));
-        let done = |outcome: &folio_types::Result<WriteOutcome>| matches!(outcome, Ok(WriteOutcome::Row(row)) if matches!(row.state, OpState::Done(_)));
         assert!(!(done(&one) && done(&other)), "both created {tag}: {one:?}, {other:?}");
+        match done(&one) || done(&other) {
+            true => created.push(tag),
+            false => failed.push((tag, one, other)),
+        }
     }
+    // On a busy machine, both writes of a tag may exceed their time limits.
+    assert!(created.len() >= 10, "{} tags were created; {failed:?}", created.len());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use folio_history::thread::{Append, Appended, Fence, NewThread, OpenTurnRow};
 use folio_storage::{Stores, UsageRecord};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_types::message::Usage;
-use folio_types::{OrgId, Principal, Reason, Role, ThreadId, Timestamp, TurnId, UserId};
+use folio_types::{Code, Error, OrgId, Principal, Reason, Role, ThreadId, Timestamp, TurnId, UserId};
 
 fn thread(number: u32) -> NewThread {
     let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);
@@ -93,7 +93,9 @@ async fn a_full_queue_refuses_at_once() {
     let answers = futures::future::join_all((0..500).map(|number| stores.threads.create(thread(number)))).await;
     let refused: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
     assert!(!refused.is_empty() && refused.len() < 500, "{} of 500 refused", refused.len());
-    assert!(refused.iter().all(|error| error.reason == Reason::Overloaded && error.is_retriable()), "{refused:?}");
+    let expected = (Code::ResourceExhausted, Reason::StoreUnavailable);
+    let is_expected = |error: &&Error| (error.code, error.reason) == expected && error.is_retriable();
+    assert!(refused.iter().all(is_expected), "{refused:?}");
     for (number, answer) in (0..).zip(&answers) {
         let stored = stores.threads.header(&thread(number).org, &thread(number).id).await.unwrap();
         assert_eq!(stored.is_some(), answer.is_ok(), "thread {number}");

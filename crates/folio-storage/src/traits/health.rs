@@ -10,7 +10,7 @@ pub trait StoreHealth: Send + Sync {
     /// here.
     ///
     /// # Errors
-    /// `OVERLOADED` if the store works but is too busy. Other errors: the store does not work.
+    /// `RESOURCE_EXHAUSTED` if the store works but is too busy. Other errors: the store does not work.
     async fn check(&self) -> Result<()>;
 
     /// Returns the clock of each server minus that of `environment`, in nanoseconds. Servers that do not answer within a

@@ -38,6 +38,8 @@ pub(crate) async fn watch(clock: Arc<ProcessClock>, stores: StoreClocks) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
     use async_trait::async_trait;
     use folio_types::{Environment, Result};
 
@@ -45,6 +47,20 @@ mod tests {
 
     /// Servers of a store whose clocks differ by these seconds.
     struct Servers(Vec<i64>);
+
+    /// A server of a store whose clock differs by a number of seconds that the test changes.
+    struct Server(Arc<AtomicI64>);
+
+    #[async_trait]
+    impl StoreHealth for Server {
+        async fn check(&self) -> Result<()> {
+            Ok(())
+        }
+
+        async fn clock_offsets(&self, environment: &dyn Environment) -> Vec<i64> {
+            Servers(vec![self.0.load(Ordering::Relaxed)]).clock_offsets(environment).await
+        }
+    }
 
     #[async_trait]
     impl StoreHealth for Servers {
@@ -75,5 +91,20 @@ mod tests {
             compare(&clock, &stores).await;
             assert_eq!(clock.check_clock().is_ok(), is_right, "{offsets}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_is_compared_in_each_interval() {
+        let (seconds, clock) = (Arc::new(AtomicI64::new(0)), Arc::new(ProcessClock::default()));
+        let server = || Arc::new(Server(Arc::clone(&seconds)));
+        let stores: StoreClocks = [server(), server()];
+        compare(&clock, &stores).await;
+        let watching = tokio::spawn(watch(Arc::clone(&clock), stores));
+        for (offset, is_right) in [(0, true), (10, false), (0, true), (-10, false)] {
+            seconds.store(offset, Ordering::Relaxed);
+            tokio::time::sleep(INTERVAL + JUMP_INTERVAL).await;
+            assert_eq!(clock.is_right(), is_right, "{offset} seconds");
+        }
+        watching.abort();
     }
 }

@@ -8,7 +8,7 @@ use folio_gateway::{Options, rpc_path};
 use folio_proto::status;
 use folio_testkit::wait_for;
 use folio_types::{Code, Error, OrgId, Reason, Role, System};
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
@@ -28,12 +28,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Time in which a busy machine refuses a call. A call that is admitted ends without an answer after this time.
 const REFUSED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Sends a call whose request has these bytes and does not end. Returns the error that ends the call. The server closes a
-/// connection with many cancelled calls, so the call is repeated on another connection.
-async fn incomplete(client: &Client, name: &str, bytes: Vec<u8>) -> Error {
+/// Sends a call whose request has these parts. Returns the error that ends the call. The server closes a connection with many
+/// cancelled calls, so the call is repeated on another connection.
+async fn ended<S>(client: &Client, name: &str, parts: impl Fn() -> S) -> Error
+where
+    S: Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+{
     loop {
-        let first = Ok::<_, Infallible>(Bytes::from(bytes.clone()));
-        let parts = futures::stream::iter([first]).chain(futures::stream::pending());
+        let parts = parts();
         let request = http::Request::post(rpc_path(operation(name)))
             .header("content-type", "application/grpc")
             .body(Body::new(axum::body::Body::from_stream(parts)))
@@ -44,6 +46,12 @@ async fn incomplete(client: &Client, name: &str, bytes: Vec<u8>) -> Error {
             return status::to_error(&Status::from_header_map(response.headers()).expect("the call is refused"));
         }
     }
+}
+
+/// Sends a call whose request has these bytes and does not end. Returns the error that ends the call.
+async fn incomplete(client: &Client, name: &str, bytes: Vec<u8>) -> Error {
+    let first = || futures::stream::iter([Ok::<_, Infallible>(Bytes::from(bytes.clone()))]);
+    ended(client, name, || first().chain(futures::stream::pending())).await
 }
 
 /// Starts a call whose request does not end, as soon as it is admitted.
@@ -75,9 +83,18 @@ async fn invariant_10_a_call_without_a_message_ends_and_frees_its_permit() {
     let client = server.member().await;
     for name in ["Chat", "WatchTurn"] {
         for bytes in [Vec::new(), start_of(1_000), vec![0, 0, 0, 0, 0]] {
-            let ended = tokio::time::timeout(LIMIT, incomplete(&client, name, bytes)).await;
-            assert_eq!(ended.expect("the call ends").reason, Reason::DeadlineExceeded, "{name}");
+            let error = tokio::time::timeout(LIMIT, incomplete(&client, name, bytes)).await;
+            assert_eq!(error.expect("the call ends").reason, Reason::DeadlineExceeded, "{name}");
         }
+        let messages = || {
+            futures::stream::repeat(()).then(move |()| async move {
+                // The next message arrives before the time of a message is over.
+                tokio::time::sleep(timeout / 5).await;
+                Ok::<_, Infallible>(Bytes::from_static(&[0; 5]))
+            })
+        };
+        let error = tokio::time::timeout(LIMIT, ended(&client, name, messages)).await;
+        assert_eq!(error.expect("the call ends").reason, Reason::DeadlineExceeded, "{name}");
     }
     client.upload("a.txt", "the permit is free", "").await.unwrap();
     server.stop().await;
