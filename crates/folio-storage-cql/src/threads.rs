@@ -26,6 +26,7 @@ use folio_types::{OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
 
 use super::append::{self, LoadedThread, nanoseconds};
 use super::catalogue::{self, CatalogueRow, ListEntry, Query};
+use super::key_pages::KeyPages;
 use super::keyspace::Keyspace;
 use super::retry;
 use super::session::{ConditionalResult, Read};
@@ -196,11 +197,14 @@ impl ThreadStore for Threads {
 
     async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
         let mut done = Ok(());
-        for thread in dependents::entries(&self.0, org, id, Part::Thread).await? {
-            match self.expire(org, &thread.parse()?, at).await {
-                Ok(()) => {}
-                Err(error) if error.reason == Reason::StoredFormat => done = done.and(Err(error)),
-                Err(error) => return Err(error),
+        let mut pages = KeyPages::new(&self.0, org, id, Part::Thread);
+        while let Some(page) = pages.next_page().await? {
+            for thread in page {
+                match self.expire(org, &thread.parse()?, at).await {
+                    Ok(()) => {}
+                    Err(error) if error.reason == Reason::StoredFormat => done = done.and(Err(error)),
+                    Err(error) => return Err(error),
+                }
             }
         }
         done
