@@ -207,7 +207,7 @@ fn expired(
 }
 
 /// Writes the tombstone of a thread. Returns whether rows of the deleted thread remain.
-fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Option<OpKey>) -> Result<bool> {
+pub(crate) fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Option<OpKey>) -> Result<bool> {
     let Some(header) = live(transaction, org, id)? else { return has_remaining_rows(transaction, org, id) };
     for referenced in header.references() {
         transaction.remove(Space::Records, keys::thread_of(org, referenced, id));

@@ -199,7 +199,7 @@ impl Sweeper {
         self.shared.table.find(&key)
     }
 
-    /// Deletes expired threads. If a turn is open, the conversation deletes the thread: it cancels the turn first, so
+    /// Deletes expired threads, and continues deletions that were interrupted. If a turn is open, the conversation deletes the thread: it cancels the turn first, so
     /// that no call is left unfinished and watchers receive the end. It also deletes the threads of child turns, which only
     /// the journal names.
     async fn sweep_threads(&self) -> Result<()> {
