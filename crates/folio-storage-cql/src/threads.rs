@@ -183,12 +183,16 @@ impl ThreadStore for Threads {
                 }
                 Err(error) => return Err(error),
             };
-            let is_removed = matches!(read.record, Some(ThreadRecord::Tombstone { .. }));
-            match read.live() {
-                Some(header) if header.expires_at == Some(at) => found.push((org, thread)),
+            let LoadedThread { record, imported, .. } = read;
+            match record {
+                Some(ThreadRecord::Live(header)) if header.expires_at == Some(at) => found.push((org, thread)),
                 // The expiry was changed, and another row has the new time.
-                Some(_) => self.0.tables.system_rows.remove(EXPIRY, row.at, &row.key).await?,
-                None if is_removed => self.0.tables.system_rows.remove(EXPIRY, row.at, &row.key).await?,
+                Some(ThreadRecord::Live(_)) => self.0.tables.system_rows.remove(EXPIRY, row.at, &row.key).await?,
+                // The deletion may have stopped before it removed the other rows.
+                Some(ThreadRecord::Tombstone { .. }) => {
+                    self.empty(&org, &thread, imported).await?;
+                    self.0.tables.system_rows.remove(EXPIRY, row.at, &row.key).await?;
+                }
                 None => {}
             }
         }
