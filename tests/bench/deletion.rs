@@ -1,22 +1,32 @@
-//! Effect of a deletion on the writes of another tenant on the embedded store: latency of these writes alone, while a
-//! prompt with the maximum of revisions is deleted, and while the clean-up removes the revisions.
+//! Effect of deletions on the writes of another tenant on the embedded store: latency of these writes alone, while prompts
+//! with the maximum of revisions are deleted and the clean-up removes the revisions, and while threads of the maximum size
+//! are deleted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use folio_history::journal::{End, Ended, Entry};
+use folio_history::thread::{Append, Appended, NewThread};
 use folio_resources::{NewPrompt, Prompt, PromptChange, PromptUpdate, Tag, TagChange};
 use folio_storage::Stores;
 use folio_storage_embedded::{EmbeddedStore, Options};
+use folio_types::message::FinishReason;
 use folio_types::op::{Expected, Write};
-use folio_types::{OrgId, PromptId, TagId, Timestamp, limits};
-use serde_json::json;
+use folio_types::{OrgId, Principal, PromptId, Role, TagId, ThreadId, Timestamp, UserId, limits};
+use serde_json::{Value, json};
 
 use crate::format::{Aims, Percentiles, micros, row};
 
 /// Number of prompts that are deleted one after another, so that enough writes happen meanwhile.
 const PROMPTS: usize = 20;
+/// Number of threads that are deleted one after another.
+const THREADS: usize = 8;
+/// Size of the text of an entry of a thread, in bytes.
+const ENTRY_BYTES: usize = 16 * 1024;
+/// Number of entries of an append.
+const ENTRIES_AT_ONCE: usize = 32;
 /// Number of writes that are measured without a deletion.
 const WRITES: usize = 3_000;
 /// Minimum number of writes during the deletions for a 99th percentile.
@@ -30,57 +40,136 @@ pub(crate) async fn measure(revisions: usize) -> Result<()> {
     let store = EmbeddedStore::open(Options::at(folder.path()))?;
     let (stores, large, other) = (store.stores(), OrgId::derive(&["large"]), OrgId::derive(&["other"]));
     let versions = u64::try_from(revisions)?;
-    let mut prompts = Vec::new();
+    let (mut prompts, mut threads) = (Vec::new(), Vec::new());
     for number in 0..PROMPTS {
         prompts.push(fill(&stores, &large, number, versions).await.context("cannot create a prompt")?);
     }
-    let alone = write(&stores, &other, 0, |written| written < WRITES).await?;
-    let deleting = Arc::new(AtomicBool::new(true));
-    let during = {
-        let (stores, other, deleting) = (stores.clone(), other.clone(), Arc::clone(&deleting));
-        tokio::spawn(async move { write(&stores, &other, WRITES, |_| deleting.load(Ordering::Acquire)).await })
-    };
-    let started = Instant::now();
-    let mut deletion = Duration::ZERO;
-    for prompt in &prompts {
-        let began = Instant::now();
-        decide_prompt(&stores, &large, prompt, Expected::Version(versions), PromptChange::Delete).await?;
-        deletion = deletion.max(began.elapsed());
-        stores.of::<Prompt>().clean_deleted(&large, prompt, true).await?;
+    for number in 0..THREADS {
+        threads.push(fill_thread(&stores, &large, number).await.context("cannot create a thread")?);
     }
-    let cleaned = started.elapsed() / u32::try_from(PROMPTS)?;
-    deleting.store(false, Ordering::Release);
-    let during = during.await??;
-    for prompt in &prompts {
-        let left = stores.resources.revision_numbers(&large, &prompt.to_string()).await?;
-        ensure!(left.is_empty(), "{} revisions of a deleted prompt remain", left.len());
-    }
+    let alone = Percentiles::of(write(&stores, &other, 0, |written| written < WRITES).await?);
+    let of_prompts = during(&stores, &other, WRITES, delete_prompts(&stores, &large, &prompts, versions)).await?;
+    let first = WRITES + of_prompts.writes.len();
+    let of_threads = during(&stores, &other, first, delete_threads(&stores, &large, &threads)).await?;
     store.close().await;
 
-    let writes = during.len();
-    ensure!(writes >= WRITES_MIN, "only {writes} writes during the deletions: a percentile needs {WRITES_MIN}");
-    let (alone, during) = (Percentiles::of(alone), Percentiles::of(during));
-    let ratio = during.p99.as_secs_f64() / alone.p99.as_secs_f64();
+    let mut aims = Aims::default();
     row("writes of another tenant", "alone", "deletion");
-    row("  p50", &micros(alone.p50), &micros(during.p50));
-    let (mut aims, ratio_text) = (Aims::default(), format!("{} ({ratio:.2}×)", micros(during.p99)));
-    aims.row(&format!("  p99 (aim below {AIM}×)"), &micros(alone.p99), &ratio_text, ratio < AIM);
-    row("  writes", &WRITES.to_string(), &writes.to_string());
-    row(&format!("deletion of {revisions} revisions of 64 KiB, longest"), "", &micros(deletion));
-    row("  until all rows are removed, mean", "", &micros(cleaned));
+    row(&format!("prompts with {revisions} revisions of 64 KiB"), "", "");
+    let of_prompts = of_prompts.report("prompts", PROMPTS, &alone, &mut aims)?;
+    row(&format!("threads of {} MiB", limits::THREAD_BYTES / 1024 / 1024), "", "");
+    let of_threads = of_threads.report("threads", THREADS, &alone, &mut aims)?;
     println!(
         "{}",
         json!({
             "revisions": revisions,
             "p99_alone_us": alone.p99.as_micros(),
-            "p99_deletion_us": during.p99.as_micros(),
-            "ratio": ratio,
+            "prompts": of_prompts,
+            "threads": of_threads,
             "missed": aims.missed(),
-            "delete_us": deletion.as_micros(),
-            "clean_us": cleaned.as_micros(),
         })
     );
     aims.finish()
+}
+
+/// The writes of another tenant during deletions.
+struct Deletions {
+    /// Time of each write.
+    writes: Vec<Duration>,
+    /// Time until all rows of all items are removed.
+    time: Duration,
+    /// The longest time until an item is deleted for all readers, and the deletion returns.
+    longest: Duration,
+}
+
+impl Deletions {
+    /// Prints the effect of the deletions of `count` items on the writes, and returns it as JSON.
+    fn report(self, items: &str, count: usize, alone: &Percentiles, aims: &mut Aims) -> Result<Value> {
+        let writes = self.writes.len();
+        let problem = format!("only {writes} writes during the deletions of {items}: a percentile needs {WRITES_MIN}");
+        ensure!(writes >= WRITES_MIN, "{problem}");
+        let (during, mean) = (Percentiles::of(self.writes), self.time / u32::try_from(count)?);
+        let ratio = during.p99.as_secs_f64() / alone.p99.as_secs_f64();
+        row("  p50", &micros(alone.p50), &micros(during.p50));
+        let ratio_text = format!("{} ({ratio:.2}×)", micros(during.p99));
+        let p99 = format!("  p99 during deletions of {items} (aim below {AIM}×)");
+        aims.row(&p99, &micros(alone.p99), &ratio_text, ratio < AIM);
+        row("  writes", &WRITES.to_string(), &writes.to_string());
+        row("  longest deletion", "", &micros(self.longest));
+        row("  until all rows are removed, mean", "", &micros(mean));
+        Ok(json!({
+            "p99_us": during.p99.as_micros(),
+            "ratio": ratio,
+            "delete_us": self.longest.as_micros(),
+            "clean_us": mean.as_micros(),
+        }))
+    }
+}
+
+/// Writes as another tenant while `deletions` run, which return the longest time of a deletion. `first`: number of the first write.
+async fn during(
+    stores: &Stores,
+    other: &OrgId,
+    first: usize,
+    deletions: impl Future<Output = Result<Duration>>,
+) -> Result<Deletions> {
+    let deleting = Arc::new(AtomicBool::new(true));
+    let writing = {
+        let (stores, other, deleting) = (stores.clone(), other.clone(), Arc::clone(&deleting));
+        tokio::spawn(async move { write(&stores, &other, first, |_| deleting.load(Ordering::Acquire)).await })
+    };
+    let started = Instant::now();
+    let deleted = deletions.await;
+    let time = started.elapsed();
+    deleting.store(false, Ordering::Release);
+    let writes = writing.await??;
+    Ok(Deletions { writes, time, longest: deleted? })
+}
+
+async fn delete_prompts(stores: &Stores, org: &OrgId, prompts: &[PromptId], versions: u64) -> Result<Duration> {
+    let mut longest = Duration::ZERO;
+    for prompt in prompts {
+        let started = Instant::now();
+        decide_prompt(stores, org, prompt, Expected::Version(versions), PromptChange::Delete).await?;
+        longest = longest.max(started.elapsed());
+        stores.of::<Prompt>().clean_deleted(org, prompt, true).await?;
+        let left = stores.resources.revision_numbers(org, &prompt.to_string()).await?;
+        ensure!(left.is_empty(), "{} revisions of a deleted prompt remain", left.len());
+    }
+    Ok(longest)
+}
+
+async fn delete_threads(stores: &Stores, org: &OrgId, threads: &[ThreadId]) -> Result<Duration> {
+    let mut longest = Duration::ZERO;
+    for thread in threads {
+        let started = Instant::now();
+        stores.threads.delete(org, thread, None).await?;
+        longest = longest.max(started.elapsed());
+        ensure!(stores.threads.header(org, thread).await?.is_none(), "a thread remains after its deletion");
+    }
+    Ok(longest)
+}
+
+/// Creates a thread with a journal of almost the maximum size, in entries of [`ENTRY_BYTES`].
+async fn fill_thread(stores: &Stores, org: &OrgId, number: usize) -> Result<ThreadId> {
+    let (id, at) = (ThreadId::derive(&[&number.to_string()]), Timestamp::now());
+    let principal = Principal::new(org.clone(), UserId::derive(&["user"]), Role::Member);
+    let new = NewThread::new(id.clone(), &principal, "document", Vec::new(), at);
+    let mut header = stores.threads.create(new).await?;
+    for batch in 1_u128.. {
+        let end = End::Completed { text: "0".repeat(ENTRY_BYTES), thinking: Vec::new(), finish: FinishReason::Stop };
+        let entries = vec![Entry::Ended(Box::new(Ended::new(1, end, 1, at))); ENTRIES_AT_ONCE];
+        let append = Append { entries, ..Append::new(batch, header.fence(), at) };
+        header = match stores.threads.append(org, &id, append).await? {
+            Appended::Done(after) => *after,
+            Appended::Refused { .. } => bail!("an append to a thread was refused"),
+        };
+        let batch_bytes = header.bytes / header.version.max(1);
+        if header.bytes + batch_bytes > limits::THREAD_BYTES {
+            break;
+        }
+    }
+    Ok(id)
 }
 
 /// Creates a prompt with revisions of 64 KiB.

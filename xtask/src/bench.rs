@@ -38,7 +38,7 @@ enum Bench {
     Cluster,
     /// Lists and searches over 100,000 documents of one organization in CQL.
     Lists,
-    /// Latency of writes to the embedded store while another tenant's prompts with 1,000 revisions are deleted.
+    /// Latency of writes to the embedded store while another tenant's prompts with 1,000 revisions, and threads of 32 MiB, are deleted.
     Deletion,
     /// Pages of a second that are read and rendered, bytes of word boxes, and the time to find the values of an extraction.
     Documents,

@@ -10,6 +10,7 @@ use folio_types::op::OpRow;
 use folio_types::{OrgId, Result, Timestamp};
 
 use super::catalogue::{self, ListEntry};
+use super::key_pages::{KeyPages, PAGE_ROWS_MAX};
 use super::keyspace::Keyspace;
 use super::record::load;
 use super::resources::{deleted_index, key};
@@ -20,9 +21,6 @@ use super::{dependents, references, retry, texts};
 use folio_storage::TextWait;
 use folio_storage::value::{decode, encode};
 
-/// Maximum rows that are read at once, and that one batch removes.
-// proto: none "bounds a batch"
-const PAGE_ROWS_MAX: usize = 100;
 /// Maximum revisions that are removed at once, each with its row of names.
 // proto: none "bounds a batch"
 const REVISIONS_AT_ONCE_MAX: usize = PAGE_ROWS_MAX / 2;
@@ -51,15 +49,12 @@ pub(crate) async fn clean(
     // The deletion may have stopped before it removed the list row.
     let row = ListRow { id: id.to_owned(), ..ListRow::default() };
     catalogue::repair_row(keyspace, org, &ListEntry { row, at: loaded.header.created_at, version: 0 }).await?;
-    loop {
-        let dependents = keyspace.tables.aggregates.keys(org, id, (Part::Dependent, ""), PAGE_ROWS_MAX).await?;
-        for dependent in &dependents {
+    let mut pages = KeyPages::new(keyspace, org, id, Part::Dependent);
+    while let Some(page) = pages.next_page().await? {
+        for dependent in &page {
             remove_rows(keyspace, org, dependent, &[Part::Data]).await?;
             remove_content(keyspace, org, dependent).await?;
             dependents::remove(keyspace, org, id, (Part::Dependent, dependent)).await?;
-        }
-        if dependents.len() < PAGE_ROWS_MAX {
-            break;
         }
     }
     remove_rows(keyspace, org, id, &[Part::Text]).await?;
@@ -109,13 +104,11 @@ async fn remove_revisions(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind,
 /// Removes all rows of parts, whose rows have equal keys.
 async fn remove_rows(keyspace: &Keyspace, org: &OrgId, id: &str, parts: &[Part]) -> Result<()> {
     let Some(first) = parts.first() else { return Ok(()) };
-    loop {
-        let keys = keyspace.tables.aggregates.keys(org, id, (*first, ""), PAGE_ROWS_MAX).await?;
+    let mut pages = KeyPages::new(keyspace, org, id, *first);
+    while let Some(keys) = pages.next_page().await? {
         remove_page(keyspace, org, id, parts, &keys).await?;
-        if keys.len() < PAGE_ROWS_MAX {
-            return Ok(());
-        }
     }
+    Ok(())
 }
 
 /// Removes rows with these keys in one batch. Another process that removed them concurrently has the same effect.
@@ -142,17 +135,13 @@ async fn remove_page(keyspace: &Keyspace, org: &OrgId, id: &str, parts: &[Part],
 /// Writes a tombstone into the partition of each dependent of a deleted resource, so that later writes to the dependents
 /// are refused.
 async fn delete_dependents(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
-    let mut after = String::new();
-    loop {
-        let page = keyspace.tables.aggregates.keys(org, id, (Part::Dependent, &after), PAGE_ROWS_MAX).await?;
+    let mut pages = KeyPages::new(keyspace, org, id, Part::Dependent);
+    while let Some(page) = pages.next_page().await? {
         for dependent in &page {
             delete_dependent(keyspace, org, dependent, at).await?;
         }
-        match page.into_iter().nth(PAGE_ROWS_MAX - 1) {
-            Some(last) => after = last,
-            None => return Ok(()),
-        }
     }
+    Ok(())
 }
 
 /// Deletes a resource if its parent was deleted and the clean-up has not deleted the resource yet.
@@ -168,9 +157,8 @@ pub(crate) async fn delete_if_parent_deleted(keyspace: &Keyspace, org: &OrgId, i
 /// Reduces the op rows of a resource to ids and times.
 async fn remove_content(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
     let aggregates = &keyspace.tables.aggregates;
-    let mut after = String::new();
-    loop {
-        let page = aggregates.keys(org, id, (Part::Op, &after), PAGE_ROWS_MAX).await?;
+    let mut pages = KeyPages::new(keyspace, org, id, Part::Op);
+    while let Some(page) = pages.next_page().await? {
         for key in &page {
             let stored = aggregates.row(org, id, (Part::Op, key), Read::Quorum).await?;
             let Some(mut row) = stored.map(|stored| decode::<OpRow>(&stored)).transpose()? else { continue };
@@ -181,11 +169,8 @@ async fn remove_content(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()
                 }
             }
         }
-        match page.into_iter().nth(PAGE_ROWS_MAX - 1) {
-            Some(last) => after = last,
-            None => return Ok(()),
-        }
     }
+    Ok(())
 }
 
 /// Writes the tombstone of a dependent, without an op row, and removes its list rows.

@@ -31,11 +31,6 @@ pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (
     Err(retry::contended("the parent"))
 }
 
-pub(crate) async fn entries(keyspace: &Keyspace, org: &OrgId, parent: &str, part: Part) -> Result<Vec<String>> {
-    let rows = keyspace.tables.aggregates.rows(org, parent, (part, ""), usize::MAX).await?;
-    Ok(rows.into_iter().map(|(key, _)| key).collect())
-}
-
 pub(crate) async fn remove(keyspace: &Keyspace, org: &OrgId, parent: &str, row: (Part, &str)) -> Result<()> {
     let statement = keyspace.tables.aggregates.remove_existing(org, parent, row);
     match keyspace.commit(vec![statement]).await? {

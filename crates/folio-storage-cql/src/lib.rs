@@ -87,6 +87,7 @@ mod headers;
 mod health;
 mod idempotency;
 mod jobs;
+mod key_pages;
 mod keyspace;
 mod migrate;
 mod names;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use folio_resources::{TextRecord, TextState, text_record_of};
 use folio_types::{Error, OrgId, Result};
-use futures::stream::{StreamExt as _, TryStreamExt as _};
+use futures::stream::TryStreamExt as _;
 
+use super::key_pages::KeyPages;
 use super::keyspace::Keyspace;
 use super::record::load;
 use super::resources::key;
@@ -200,11 +201,12 @@ const PAGES_PER_READ: u32 = 32;
 const HEADINGS_PER_READ: u32 = 1_024;
 
 pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
-    let generations = dependents::entries(keyspace, org, id, Part::Text).await?;
-    futures::stream::iter(generations)
-        .map(Ok)
-        .try_for_each(|generation| async move { keyspace.tables.text_pages.remove((org, id), &generation).await })
-        .await?;
+    let mut generations = KeyPages::new(keyspace, org, id, Part::Text);
+    while let Some(page) = generations.next_page().await? {
+        for generation in &page {
+            keyspace.tables.text_pages.remove((org, id), generation).await?;
+        }
+    }
     content_sizes::remove(keyspace, org, id).await
 }
 

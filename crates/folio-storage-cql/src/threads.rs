@@ -26,6 +26,7 @@ use folio_types::{OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
 
 use super::append::{self, LoadedThread, nanoseconds};
 use super::catalogue::{self, CatalogueRow, ListEntry, Query};
+use super::key_pages::KeyPages;
 use super::keyspace::Keyspace;
 use super::retry;
 use super::session::{ConditionalResult, Read};
@@ -182,12 +183,16 @@ impl ThreadStore for Threads {
                 }
                 Err(error) => return Err(error),
             };
-            let is_removed = matches!(read.record, Some(ThreadRecord::Tombstone { .. }));
-            match read.live() {
-                Some(header) if header.expires_at == Some(at) => found.push((org, thread)),
+            let LoadedThread { record, imported, .. } = read;
+            match record {
+                Some(ThreadRecord::Live(header)) if header.expires_at == Some(at) => found.push((org, thread)),
                 // The expiry was changed, and another row has the new time.
-                Some(_) => self.0.tables.system_rows.remove(EXPIRY, row.at, &row.key).await?,
-                None if is_removed => self.0.tables.system_rows.remove(EXPIRY, row.at, &row.key).await?,
+                Some(ThreadRecord::Live(_)) => self.0.tables.system_rows.remove(EXPIRY, row.at, &row.key).await?,
+                // The deletion may have stopped before it removed the other rows.
+                Some(ThreadRecord::Tombstone { .. }) => {
+                    self.empty(&org, &thread, imported).await?;
+                    self.0.tables.system_rows.remove(EXPIRY, row.at, &row.key).await?;
+                }
                 None => {}
             }
         }
@@ -196,11 +201,14 @@ impl ThreadStore for Threads {
 
     async fn expire_referrers(&self, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
         let mut done = Ok(());
-        for thread in dependents::entries(&self.0, org, id, Part::Thread).await? {
-            match self.expire(org, &thread.parse()?, at).await {
-                Ok(()) => {}
-                Err(error) if error.reason == Reason::StoredFormat => done = done.and(Err(error)),
-                Err(error) => return Err(error),
+        let mut pages = KeyPages::new(&self.0, org, id, Part::Thread);
+        while let Some(page) = pages.next_page().await? {
+            for thread in page {
+                match self.expire(org, &thread.parse()?, at).await {
+                    Ok(()) => {}
+                    Err(error) if error.reason == Reason::StoredFormat => done = done.and(Err(error)),
+                    Err(error) => return Err(error),
+                }
             }
         }
         done

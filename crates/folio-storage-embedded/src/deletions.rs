@@ -1,4 +1,4 @@
-//! Removes the rows that a deletion left, in pages.
+//! Removes the rows that a deletion left, in pages: of a resource by the clean-up, and of a thread by its deletion.
 //!
 //! A page is read outside the writer, so other writes wait only for a transaction that removes a bounded number of keys.
 //! Each step may be repeated. The deletion stays in its index until the last step; a clean-up that was interrupted starts
@@ -69,33 +69,10 @@ impl Deletion {
         self.engine.write_lazily(run).await
     }
 
-    /// Reads a range page by page. `plan` returns the changes of a page, and `apply` executes them in a transaction.
-    async fn pages<T, P, A>(&self, mut range: Range, plan: P, apply: A) -> Result<()>
-    where
-        T: Send + 'static,
-        P: Fn(Lookup<'_>, &Row) -> Result<Planned<T>> + Clone + Send + 'static,
-        A: Fn(&mut Transaction<'_>, T) -> Result<()> + Clone + Send + 'static,
-    {
-        loop {
-            let (page_range, plan, apply) = (range.clone(), plan.clone(), apply.clone());
-            let (changes, next) = self.engine.scan(move |view| page(view, page_range, &plan)).await?;
-            if !changes.is_empty() {
-                let run = move |transaction: &mut Transaction<'_>| {
-                    changes.into_iter().try_for_each(|change| apply(transaction, change))
-                };
-                self.write(run).await?;
-            }
-            match next {
-                Some(next) => range = range.from(next),
-                None => return Ok(()),
-            }
-        }
-    }
-
     async fn remove_all(&self, range: Range) -> Result<()> {
         let space = range.space;
         let plan = |_: Lookup<'_>, (key, _): &Row| Ok(Planned::of(key.clone()));
-        self.pages(range, plan, move |transaction, key| remove_keys(transaction, space, [key])).await
+        pages(&self.engine, range, plan, move |transaction, key| remove_keys(transaction, space, [key])).await
     }
 
     /// Removes the revisions with their names and references. Reads the rows of names, which are small, and not the content.
@@ -118,7 +95,7 @@ impl Deletion {
         };
         let apply =
             |transaction: &mut Transaction<'_>, keys: Vec<Vec<u8>>| remove_keys(transaction, Space::Records, keys);
-        self.pages(Range::prefix(Space::Records, prefix), plan, apply).await
+        pages(&self.engine, Range::prefix(Space::Records, prefix), plan, apply).await
     }
 
     /// Writes the tombstones of the dependents.
@@ -145,7 +122,7 @@ impl Deletion {
                 false => Ok(()),
             }
         };
-        self.pages(Range::prefix(Space::Records, prefix), plan, apply).await
+        pages(&self.engine, Range::prefix(Space::Records, prefix), plan, apply).await
     }
 
     /// Reduces the op rows of the dependents to ids and times, and removes the dependents from their index.
@@ -177,8 +154,52 @@ impl Deletion {
         };
         let apply =
             |transaction: &mut Transaction<'_>, (key, stored)| transaction.put_bytes(Space::Records, key, stored);
-        self.pages(Range::prefix(Space::Records, keys::ops(&self.org, &target)), plan, apply).await
+        pages(&self.engine, Range::prefix(Space::Records, keys::ops(&self.org, &target)), plan, apply).await
     }
+}
+
+/// Reads a range page by page. `plan` returns the changes of a page, and `apply` executes them in a transaction without an fsync
+/// of its own.
+async fn pages<T, P, A>(engine: &Engine, mut range: Range, plan: P, apply: A) -> Result<()>
+where
+    T: Send + 'static,
+    P: Fn(Lookup<'_>, &Row) -> Result<Planned<T>> + Clone + Send + 'static,
+    A: Fn(&mut Transaction<'_>, T) -> Result<()> + Clone + Send + 'static,
+{
+    loop {
+        let (page_range, plan, apply) = (range.clone(), plan.clone(), apply.clone());
+        let (changes, next) = engine.scan(move |view| page(view, page_range, &plan)).await?;
+        if !changes.is_empty() {
+            let run = move |transaction: &mut Transaction<'_>| {
+                changes.into_iter().try_for_each(|change| apply(transaction, change))
+            };
+            engine.write_lazily(run).await?;
+        }
+        match next {
+            Some(next) => range = range.from(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Removes the first page of a thread's rows, except `header`, in the transaction of the deletion. Returns whether rows may remain.
+pub(crate) fn remove_first_rows(transaction: &mut Transaction<'_>, rows: Range, header: &[u8]) -> Result<bool> {
+    let space = rows.space;
+    let (found, next) = page(transaction, rows, &|_: Lookup<'_>, row: &Row| Ok(removal_of(row, header)))?;
+    remove_keys(transaction, space, found)?;
+    Ok(next.is_some())
+}
+
+/// Removes a thread's rows, except `header`, page by page.
+pub(crate) async fn remove_rows(engine: &Engine, rows: Range, header: Vec<u8>) -> Result<()> {
+    let space = rows.space;
+    let plan = move |_: Lookup<'_>, row: &Row| Ok(removal_of(row, &header));
+    pages(engine, rows, plan, move |transaction, key| remove_keys(transaction, space, [key])).await
+}
+
+/// Returns the removal of a row unless its key is that of the header.
+fn removal_of((key, _): &Row, header: &[u8]) -> Planned<Vec<u8>> {
+    if key == header { Planned::none() } else { Planned::of(key.clone()) }
 }
 
 fn remove_keys(transaction: &mut Transaction<'_>, space: Space, keys: impl IntoIterator<Item = Vec<u8>>) -> Result<()> {

@@ -131,12 +131,11 @@ keys! {
     headings(org: &OrgId, id: &str, number: u32) = "{org}/{id}/headings/{number:010}";
     elements(org: &OrgId, id: &str, number: u32) = "{org}/{id}/elements/{number:010}";
 
+    thread_rows(org: &OrgId, id: &ThreadId) = "{org}/{id}/";
     thread(org: &OrgId, id: &ThreadId) = "{org}/{id}/header";
     entries(org: &OrgId, id: &ThreadId) = "{org}/{id}/entry/";
     entry(org: &OrgId, id: &ThreadId, sequence: u64) = "{org}/{id}/entry/{sequence:020}";
-    batches(org: &OrgId, id: &ThreadId) = "{org}/{id}/batch/";
     batch(org: &OrgId, id: &ThreadId, batch: u128) = "{org}/{id}/batch/{batch:032x}";
-    requests(org: &OrgId, id: &ThreadId) = "{org}/{id}/request/";
     request(org: &OrgId, id: &ThreadId, request: &RequestId) = "{org}/{id}/request/{request}";
 
     pending_texts(waits_for: TextWait) = "{index}/", index = waits_for.index_name();

@@ -3,7 +3,8 @@
 //! # Durability
 //!
 //! Every domain operation is one transaction: one closure on the writer thread, with all its reads. The operation
-//! returns after an fsync, which waiting writes share. Reads see whole, durable transactions only. The removal of an
+//! returns after an fsync, which waiting writes share. Only deletions of large items remove their rows in further transactions,
+//! each of a bounded size; a row of an index of `system` lets a background job continue them. Reads see whole, durable transactions only. The removal of an
 //! open-turn row and unconditional row writes have no fsync of their own; the next commit makes them durable. A turn
 //! without approvals costs two fsyncs: one for `accepted` with the row of the open turn, and one for `ended` with the
 //! record of the model call, which is sent before it.
@@ -51,7 +52,7 @@
 //! | | `deleted/KIND/AT/ORG/ID` | a deletion that waits for clean-up |
 //! | | `request/AT/ORG/OP` | a request outside turns, until its record is removed |
 //! | | `op_data/AT/ORG/ID/VERSION` | data of an op row, until it is removed |
-//! | | `thread_expiry/AT/ORG/THREAD` | a thread that expires |
+//! | | `thread_expiry/AT/ORG/THREAD` | a thread that expires, or a deleted one whose rows are being removed (`AT`: 1970) |
 //! | | `job_expiry/AT/ORG/JOB` | a job that expires |
 //! | | `open_job/ORG/JOB` | a row of the index of open jobs |
 //! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |

@@ -5,16 +5,20 @@ use std::ops::ControlFlow;
 
 use folio_credit::{Account, AccountChange, AccountChangeOutcome, Grant, GrantKind, LedgerRow};
 use folio_history::job::JobRecord;
-use folio_history::thread::{Fence, NewThread};
+use folio_history::journal::{End, Ended, Entry};
+use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter};
 use folio_resources::{
     Document, DocumentChange, KINDS, Kind, Member, MemberWrite, NewDocument, NewPrompt, Prompt, PromptChange,
     RevisionNames, Tag, TagChange, TextState,
 };
 use folio_storage::value::{Count, decode};
 use folio_storage::{IngestUpdate, TextWait};
+use folio_types::message::FinishReason;
 use folio_types::op::{Expected, Write, WriteOutcome};
+use folio_types::page::PageRequest;
 use folio_types::{
-    BlobId, BlockId, DocumentId, GrantId, OrgId, Principal, PromptId, Role, TagId, ThreadId, Timestamp, UserId,
+    BlobId, BlockId, Code, Digest, DocumentId, GrantId, OrgId, Principal, PromptId, Role, TagId, ThreadId, Timestamp,
+    UserId,
 };
 use serde_json::Value;
 
@@ -313,9 +317,7 @@ async fn an_unreadable_thread_keeps_no_other_thread_of_a_deleted_document() {
     let (stores, org, now) =
         (store.stores(), OrgId::derive(&["an organization"]), Timestamp::constant(1_790_000_000, 0));
     let document = DocumentId::derive(&["d"]);
-    let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"text", BlobId::derive(&["b"])));
-    let write = Write::by_platform(org.clone(), "create".parse().unwrap(), now, Expected::Absent, create);
-    stores.of::<Document>().decide(&document, write).await.unwrap();
+    create_document(&stores, &org, &document, now).await;
     let mut threads = ["a", "b", "c"].map(|name| ThreadId::derive(&[name]));
     threads.sort();
     let principal = Principal::new(org.clone(), UserId::derive(&["u"]), Role::Member);
@@ -333,6 +335,117 @@ async fn an_unreadable_thread_keeps_no_other_thread_of_a_deleted_document() {
     assert_eq!(error.reason, Reason::StoredFormat);
     let expired = stores.threads.expired(now, 10).await.unwrap();
     assert_eq!(expired.into_iter().map(|(_, thread)| thread).collect::<Vec<_>>(), others);
+    drop(stores);
+    store.close().await;
+}
+
+/// Number of entries of a long thread, which has the rows of a header, a batch and a request, too.
+const ENTRIES: usize = 50;
+
+async fn create_document(stores: &Stores, org: &OrgId, document: &DocumentId, at: Timestamp) {
+    let create = DocumentChange::Create(NewDocument::file("a.txt", "text/plain", b"text", BlobId::derive(&["b"])));
+    let write = Write::by_platform(org.clone(), "create".parse().unwrap(), at, Expected::Absent, create);
+    stores.of::<Document>().decide(document, write).await.unwrap();
+}
+
+/// Creates a thread whose rows need several pages. Returns its only append.
+async fn create_long(stores: &Stores, thread: NewThread) -> Append {
+    let (org, id, at) = (thread.org.clone(), thread.id.clone(), thread.at);
+    let end = End::Completed { text: "answer".to_owned(), thinking: Vec::new(), finish: FinishReason::Stop };
+    let entries = vec![Entry::Ended(Box::new(Ended::new(1, end, 1, at))); ENTRIES];
+    let request = RequestRow { request: "request".parse().unwrap(), turn: 1, digest: Digest::of(b"request") };
+    let fence = stores.threads.create(thread).await.unwrap().fence();
+    let append = Append { entries, request: Some(request), ..Append::new(1, fence, at) };
+    let appended = stores.threads.append(&org, &id, append.clone()).await.unwrap();
+    assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+    append
+}
+
+/// Returns the keys that contain the id of a thread.
+fn keys_of(engine: &Engine, thread: &ThreadId) -> Vec<String> {
+    let spaces = [Space::Records, Space::Threads, Space::Text, Space::System];
+    let keys = spaces.into_iter().flat_map(|space| rows(engine, space).into_keys());
+    keys.filter(|key| key.contains(thread.as_str())).collect()
+}
+
+#[tokio::test]
+async fn a_deletion_of_a_thread_that_is_interrupted_between_pages_leaves_nothing() {
+    let (org, now) = (OrgId::derive(&["an organization"]), Timestamp::constant(1_790_000_000, 0));
+    let principal = Principal::new(org.clone(), UserId::derive(&["u"]), Role::Member);
+    let document = DocumentId::derive(&["d"]);
+    // The keys that remain after each page: the tombstone, the row of the index, and the rows of further pages.
+    for (pages, remaining) in [(0, 34), (1, 14), (2, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+        let stores = store.stores();
+        create_document(&stores, &org, &document, now).await;
+        let new = NewThread::new(ThreadId::derive(&["long"]), &principal, "document", vec![document.clone()], now);
+        let new = NewThread { expires_at: Some(now), ..new };
+        let (thread, append) = (new.id.clone(), create_long(&stores, new.clone()).await);
+        let request = append.request.unwrap().request;
+        assert_eq!(stores.threads.entries(&org, &thread, 0, ENTRIES + 1).await.unwrap().len(), ENTRIES);
+
+        let (of_org, id) = (org.clone(), thread.clone());
+        let delete =
+            move |transaction: &mut transaction::Transaction<'_>| threads::delete(transaction, &of_org, &id, None);
+        assert!(store.engine.write(delete).await.unwrap(), "the rows need several pages");
+        for _ in 0..pages {
+            let (range, header) = (keys::thread_rows(&org, &thread), keys::thread(&org, &thread));
+            let remove = move |transaction: &mut transaction::Transaction<'_>| {
+                deletions::remove_first_rows(transaction, Range::prefix(Space::Threads, range), &header)
+            };
+            store.engine.write_lazily(remove).await.unwrap();
+        }
+        let found = keys_of(&store.engine, &thread);
+        assert_eq!(found.len(), remaining, "after {pages} further pages: {found:#?}");
+
+        assert_eq!(stores.threads.header(&org, &thread).await.unwrap(), None);
+        assert!(stores.threads.entries(&org, &thread, 0, ENTRIES).await.unwrap().is_empty());
+        assert_eq!(stores.threads.request(&org, &thread, &request).await.unwrap(), None);
+        assert!(!stores.threads.has_batch(&org, &thread, append.batch).await.unwrap());
+        let listed = stores.threads.list(&org, &ThreadFilter::default(), &PageRequest::default()).await.unwrap();
+        assert!(listed.items.is_empty(), "{:?}", listed.items);
+        assert_eq!(stores.resources.content_bytes(&org).await.unwrap(), 0);
+        drop(stores);
+        store.close().await;
+
+        let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+        let stores = store.stores();
+        assert_eq!(stores.threads.expired(now, 10).await.unwrap(), [(org.clone(), thread.clone())]);
+        match pages {
+            0 => stores.threads.delete(&org, &thread, None).await.unwrap(),
+            _ => assert!(stores.threads.remove_unused(&org, &thread).await.unwrap()),
+        }
+        let tombstone = String::from_utf8(keys::thread(&org, &thread)).unwrap();
+        assert_eq!(keys_of(&store.engine, &thread), [tombstone]);
+        assert!(stores.threads.expired(now, 10).await.unwrap().is_empty());
+        let refused = stores.threads.create(new).await.unwrap_err();
+        assert_eq!(refused.code, Code::NotFound);
+        drop(stores);
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_of_a_long_thread_removes_all_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let (stores, org, now) =
+        (store.stores(), OrgId::derive(&["an organization"]), Timestamp::constant(1_790_000_000, 0));
+    let principal = Principal::new(org.clone(), UserId::derive(&["u"]), Role::Member);
+    let [deleted, unused, other] = ["a", "b", "c"].map(|name| ThreadId::derive(&[name]));
+    for thread in [&deleted, &unused, &other] {
+        create_long(&stores, NewThread::new(thread.clone(), &principal, "document", Vec::new(), now)).await;
+    }
+    let before = keys_of(&store.engine, &other);
+    stores.threads.delete(&org, &deleted, None).await.unwrap();
+    assert!(stores.threads.remove_unused(&org, &unused).await.unwrap());
+    for thread in [&deleted, &unused] {
+        let tombstone = String::from_utf8(keys::thread(&org, thread)).unwrap();
+        assert_eq!(keys_of(&store.engine, thread), [tombstone]);
+    }
+    assert_eq!(keys_of(&store.engine, &other), before);
+    assert!(stores.threads.expired(now, 10).await.unwrap().is_empty());
     drop(stores);
     store.close().await;
 }

@@ -1,4 +1,8 @@
 //! Threads: headers and journals.
+//!
+//! The transaction that deletes a thread writes the tombstone, and removes the rows of lists and indexes and the first page of
+//! the thread's own rows. If further rows remain, it enters the thread in the index of expiring threads, and later transactions
+//! remove them. After an interruption the sweep of expired threads deletes the thread again, which removes the remaining rows.
 
 use std::sync::Arc;
 
@@ -11,17 +15,20 @@ use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
 
-use super::append;
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::listing::{self, Listing};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{Empty, ThreadExpiryRow, decode};
+use super::{append, deletions};
 use folio_storage::{EncodedThreadWrite, ThreadStore, UnreadableRecords};
 
 /// Maximum number of threads of a document whose expiry one transaction sets.
 const EXPIRED_AT_ONCE: usize = 20;
+/// Time of a deleted thread with remaining rows in the index of expiring threads. A fixed time, so that the row is found by the
+/// id of the thread. It is before the expiry of each live thread.
+const DELETED_AT: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// Returns None unless the thread is live.
 pub(crate) fn live(reads: &impl Reads, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
@@ -70,13 +77,19 @@ impl ThreadStore for Threads {
     }
 
     async fn has_batch(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
-        self.0.read(|view| view.contains(Space::Threads, &keys::batch(org, id, batch)))
+        self.0.read(|view| {
+            Ok(view.contains(Space::Threads, &keys::batch(org, id, batch))? && live(view, org, id)?.is_some())
+        })
     }
 
     async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
         let range = Range::prefix(Space::Threads, keys::entries(org, id)).from(keys::entry(org, id, from));
+        let (org, id) = (org.clone(), id.clone());
         self.0
             .scan(move |view| {
+                if live(view, &org, &id)?.is_none() {
+                    return Ok(Vec::new());
+                }
                 // Sequence numbers have no gaps, and the range begins at `from`.
                 let entries: Vec<Entry> = view.values(range, limit)?;
                 Ok((from..).zip(entries).collect())
@@ -85,7 +98,10 @@ impl ThreadStore for Threads {
     }
 
     async fn request(&self, org: &OrgId, id: &ThreadId, request: &RequestId) -> Result<Option<RequestRow>> {
-        self.0.read(|view| view.read(Space::Threads, &keys::request(org, id, request)))
+        self.0.read(|view| match view.read::<RequestRow>(Space::Threads, &keys::request(org, id, request))? {
+            Some(row) => Ok(live(view, org, id)?.map(|_| row)),
+            None => Ok(None),
+        })
     }
 
     async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
@@ -94,13 +110,20 @@ impl ThreadStore for Threads {
     }
 
     async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()> {
-        let (org, id, by) = (org.clone(), id.clone(), by.cloned());
-        self.0.write(move |transaction| delete(transaction, &org, &id, by)).await
+        let (of_org, thread, by) = (org.clone(), id.clone(), by.cloned());
+        match self.0.write(move |transaction| delete(transaction, &of_org, &thread, by)).await? {
+            true => self.remove_rows(org, id).await,
+            false => Ok(()),
+        }
     }
 
     async fn remove_unused(&self, org: &OrgId, id: &ThreadId) -> Result<bool> {
-        let (org, id) = (org.clone(), id.clone());
-        self.0.write(move |transaction| remove_unused(transaction, &org, &id)).await
+        let (of_org, thread) = (org.clone(), id.clone());
+        let removed = self.0.write(move |transaction| remove_unused(transaction, &of_org, &thread)).await?;
+        if removed == Some(true) {
+            self.remove_rows(org, id).await?;
+        }
+        Ok(removed.is_some())
     }
 
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
@@ -151,6 +174,13 @@ impl Threads {
         let write = EncodedThreadWrite::new(write)?;
         self.0.write_large(write.size_bytes(), move |transaction| append::write(transaction, write)).await
     }
+
+    /// Removes the remaining rows of a deleted thread, and then its row in the index of expiring threads.
+    async fn remove_rows(&self, org: &OrgId, id: &ThreadId) -> Result<()> {
+        let rows = Range::prefix(Space::Threads, keys::thread_rows(org, id));
+        deletions::remove_rows(&self.0, rows, keys::thread(org, id)).await?;
+        self.0.remove_lazily(Space::System, vec![keys::expiry(DELETED_AT, org, id)]).await
+    }
 }
 
 fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
@@ -176,11 +206,9 @@ fn expired(
     })
 }
 
-fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Option<OpKey>) -> Result<()> {
-    let Some(header) = live(transaction, org, id)? else { return Ok(()) };
-    for prefix in [keys::entries(org, id), keys::batches(org, id), keys::requests(org, id)] {
-        transaction.remove_all(Space::Threads, prefix)?;
-    }
+/// Writes the tombstone of a thread. Returns whether rows of the deleted thread remain.
+pub(crate) fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Option<OpKey>) -> Result<bool> {
+    let Some(header) = live(transaction, org, id)? else { return has_remaining_rows(transaction, org, id) };
     for referenced in header.references() {
         transaction.remove(Space::Records, keys::thread_of(org, referenced, id));
     }
@@ -191,17 +219,32 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Opt
         transaction.remove(Space::System, keys::expiry(at, org, id));
     }
     transaction.remove(Space::Records, keys::content_size(org, id.as_str()));
-    transaction.put(Space::Threads, keys::thread(org, id), &header.tombstone(by))
+    transaction.put(Space::Threads, keys::thread(org, id), &header.tombstone(by))?;
+    let rows = Range::prefix(Space::Threads, keys::thread_rows(org, id));
+    let has_rows = deletions::remove_first_rows(transaction, rows, &keys::thread(org, id))?;
+    if has_rows {
+        let index_row = ThreadExpiryRow { org: org.clone(), thread: id.clone(), at: DELETED_AT };
+        transaction.put(Space::System, keys::expiry(DELETED_AT, org, id), &index_row)?;
+    }
+    Ok(has_rows)
 }
 
-fn remove_unused(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId) -> Result<bool> {
-    match transaction.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
-        Some(ThreadRecord::Live(header)) if header.turns > 0 => return Ok(false),
-        Some(ThreadRecord::Live(_)) => delete(transaction, org, id, None)?,
-        Some(ThreadRecord::Tombstone { .. }) => {}
-        None => transaction.put(Space::Threads, keys::thread(org, id), &ThreadRecord::never_created())?,
-    }
-    Ok(true)
+/// Returns whether the deletion of a thread was interrupted, or is in progress.
+fn has_remaining_rows(reads: &impl Reads, org: &OrgId, id: &ThreadId) -> Result<bool> {
+    reads.contains(Space::System, &keys::expiry(DELETED_AT, org, id))
+}
+
+/// Writes the tombstone of a thread without a turn. Returns whether rows of the deleted thread remain. None: a turn was accepted.
+fn remove_unused(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId) -> Result<Option<bool>> {
+    let has_rows = match transaction.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
+        Some(ThreadRecord::Live(header)) if header.turns > 0 => return Ok(None),
+        Some(ThreadRecord::Live(_) | ThreadRecord::Tombstone { .. }) => delete(transaction, org, id, None)?,
+        None => {
+            transaction.put(Space::Threads, keys::thread(org, id), &ThreadRecord::never_created())?;
+            false
+        }
+    };
+    Ok(Some(has_rows))
 }
 
 /// Sets the expiry of the threads whose ids begin at `start` in these keys.

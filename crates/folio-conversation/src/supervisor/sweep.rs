@@ -199,9 +199,9 @@ impl Sweeper {
         self.shared.table.find(&key)
     }
 
-    /// Deletes expired threads. If a turn is open, the conversation deletes the thread: it cancels the turn first, so
-    /// that no call is left unfinished and watchers receive the end. It also deletes the threads of child turns, which only
-    /// the journal names.
+    /// Deletes expired threads, and continues deletions that were interrupted. If a turn is open, the conversation deletes the
+    /// thread: it cancels the turn first, so that no call is left unfinished and watchers receive the end. It also deletes the
+    /// threads of child turns, which only the journal names.
     async fn sweep_threads(&self) -> Result<()> {
         // A wrong clock would expire threads for good, possibly after the clock is right again.
         let now = self.shared.dependencies.environment.checked_now()?;

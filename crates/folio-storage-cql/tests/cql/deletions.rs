@@ -1,17 +1,20 @@
 //! Tests of the index of deletions, and tests that the clean-up of a deleted resource removes a bounded number of rows at
 //! once.
 
-use folio_resources::{NewPrompt, Prompt, PromptChange, PromptUpdate};
+use folio_history::thread::NewThread;
+use folio_resources::{Document, DocumentChange, NewDocument, NewPrompt, Prompt, PromptChange, PromptUpdate};
 use folio_storage::Stores;
 use folio_storage::value::DeletionRow;
 use folio_types::op::{Expected, Write, WriteOutcome};
-use folio_types::{OrgId, PromptId, Timestamp};
+use folio_types::{BlobId, DocumentId, ExtractionId, OrgId, Principal, PromptId, Role, ThreadId, Timestamp, UserId};
 
 use crate::protocol::fixture;
 use crate::{nonce, open_shared_stores};
 
 /// Number of revisions. The clean-up reads and removes at most 50 at once.
 const REVISIONS: u64 = 101;
+/// Number of extractions and of threads. The clean-up reads at most 100 at once.
+const ENTRIES: u32 = 205;
 
 async fn decide(stores: &Stores, org: &OrgId, id: &PromptId, version: u64, change: PromptChange) {
     let expected = if version == 0 { Expected::Absent } else { Expected::Version(version) };
@@ -61,6 +64,41 @@ async fn the_references_of_a_revision_that_v0_1_0_wrote_are_removed() {
     decide(&fixture.stores, org, &id, 1, PromptChange::Delete).await;
     fixture.stores.of::<Prompt>().clean_deleted(org, &id, true).await.unwrap();
     assert_eq!(fixture.references(&tag).await, 0);
+}
+
+#[tokio::test]
+async fn the_entries_of_a_deleted_document_are_read_in_pages() {
+    let fixture = fixture().await;
+    let (stores, org, at) = (&fixture.stores, &fixture.org, Timestamp::constant(1_790_000_000, 0));
+    let document = DocumentId::derive(&[org.as_str()]);
+    let decide = async |op: &str, expected: Expected, change: DocumentChange| {
+        let write = Write::by_platform(org.clone(), op.parse().unwrap(), at, expected, change);
+        let decided = stores.of::<Document>().decide(&document, write).await.unwrap();
+        assert!(matches!(decided, WriteOutcome::Row(_)), "{decided:?}");
+    };
+    let new = NewDocument::file("a.txt", "text/plain", b"text", BlobId::derive(&["b"]));
+    decide("create", Expected::Absent, DocumentChange::Create(new)).await;
+    let mut threads: Vec<_> = (0..ENTRIES).map(|number| ThreadId::derive(&[&number.to_string()])).collect();
+    threads.sort();
+    let last = threads.pop().unwrap();
+    for thread in &threads {
+        fixture.enter(document.as_str(), "thread", thread.as_str()).await;
+    }
+    let principal = Principal::new(org.clone(), UserId::derive(&["user"]), Role::Member);
+    let thread = NewThread::new(last.clone(), &principal, "document", vec![document.clone()], at);
+    stores.threads.create(thread).await.unwrap();
+    for number in 0..ENTRIES {
+        let extraction = ExtractionId::derive(&[&number.to_string()]);
+        fixture.enter(document.as_str(), "dependent", extraction.as_str()).await;
+    }
+
+    stores.threads.expire_referrers(org, document.as_str(), at).await.unwrap();
+    let header = stores.threads.header(org, &last).await.unwrap().unwrap();
+    assert_eq!(header.expires_at, Some(at), "the thread of the last page");
+    decide("delete", Expected::Version(1), DocumentChange::Delete).await;
+    stores.of::<Document>().clean_deleted(org, &document, true).await.unwrap();
+    assert_eq!(fixture.entries(document.as_str(), "dependent").await, 0);
+    stores.threads.delete(org, &last, None).await.unwrap();
 }
 
 /// Returns the rows of an organization in the index of deletions.

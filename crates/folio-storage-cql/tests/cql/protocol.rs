@@ -69,9 +69,20 @@ impl TestStores {
 
     /// Returns the number of entries of references to a tag.
     pub(crate) async fn references(&self, tag: &TagId) -> usize {
-        let select = "SELECT key FROM aggregates WHERE org = ? AND id = ? AND part = 'reference'";
-        let rows = self.session.query_unpaged(select, (self.org.as_str(), tag.as_str())).await.unwrap();
+        self.entries(tag.as_str(), "reference").await
+    }
+
+    /// Returns the number of entries of a part of a resource.
+    pub(crate) async fn entries(&self, id: &str, part: &str) -> usize {
+        let select = "SELECT key FROM aggregates WHERE org = ? AND id = ? AND part = ?";
+        let rows = self.session.query_unpaged(select, (self.org.as_str(), id, part)).await.unwrap();
         rows.into_rows_result().unwrap().rows_num()
+    }
+
+    /// Enters a dependent or a thread of a resource, as an interrupted creation does.
+    pub(crate) async fn enter(&self, id: &str, part: &str, key: &str) {
+        let insert = "INSERT INTO aggregates (org, id, part, key) VALUES (?, ?, ?, ?) IF NOT EXISTS";
+        self.session.query_unpaged(insert, (self.org.as_str(), id, part, key)).await.unwrap();
     }
 
     /// Reserves a name as an interrupted write does.

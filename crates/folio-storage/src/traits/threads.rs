@@ -44,7 +44,8 @@ pub trait ThreadStore: Send + Sync {
     async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>>;
 
     /// Removes a thread with its journal. Idempotent: a missing thread is no error. The tombstone stores `by`, the
-    /// request that removed the thread.
+    /// request that removed the thread. The thread is deleted for all readers as soon as the tombstone is stored. A deletion that is
+    /// interrupted afterwards leaves rows, which a repeated deletion removes.
     async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()>;
 
     /// Removes a thread without a turn, or prevents the creation of a thread that does not exist: a later
@@ -56,7 +57,8 @@ pub trait ThreadStore: Send + Sync {
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>>;
 
     /// Returns at most `limit` threads of all organizations whose `expires_at` has passed: a system index that no
-    /// request reads. Unreadable threads may be among them: the caller skips them, and they stay in the index.
+    /// request reads. Unreadable threads may be among them: the caller skips them, and they stay in the index. On the embedded
+    /// store, deleted threads whose deletion left rows are among them, so that the caller deletes them again.
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>>;
 
     /// Sets `expires_at` of every thread that refers to the deleted resource `id`, unless the thread expires earlier. Fails at the

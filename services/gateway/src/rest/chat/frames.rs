@@ -5,6 +5,7 @@
 //! | `ThinkingDelta`, `TextDelta` | `thinking_chunk`, `assistant_text_chunk` |
 //! | first `ToolStarted` or `ToolResult` of a round | `tool_calls`: calls that wait are not announced |
 //! | `ToolResult` | `tool_result` |
+//! | `WaitingForStore` | `waiting_for_store`, which DocRouter's page ignores |
 //! | `RoundFinished` of a round with calls that ran | `round_executed` |
 //! | `Snapshot` | the frames of the rounds that were not sent, and the missing part of the text |
 //! | `AwaitingApproval`, `Completed` | `thinking_done`, `assistant_text_done`, `done` |
@@ -42,7 +43,6 @@ impl Frames {
             EventKind::TurnStarted { .. }
             | EventKind::NodeStarted { .. }
             | EventKind::NodeEnded { .. }
-            | EventKind::WaitingForStore { .. }
             | EventKind::TasksStarted { .. }
             | EventKind::TaskEnded { .. } => Vec::new(),
             EventKind::RoundStarted { round, .. } => {
@@ -62,6 +62,8 @@ impl Frames {
                 Vec::new()
             }
             EventKind::ToolStarted { .. } => self.announcement().into_iter().collect(),
+            // The call may wait before it starts, so its round is not announced.
+            EventKind::WaitingForStore { call, name } => vec![self.waiting_for_store(&call.to_string(), name)],
             EventKind::ToolResult { call, name, status, content } => {
                 let announcement = self.announcement();
                 self.results = self.results.saturating_add(1);
@@ -104,6 +106,10 @@ impl Frames {
     fn announcement(&mut self) -> Option<Value> {
         let is_new = !std::mem::replace(&mut self.is_announced, true);
         is_new.then(|| json!({ "type": "tool_calls", "round_index": self.index(), "tool_calls": calls(&self.calls) }))
+    }
+
+    fn waiting_for_store(&self, call: &str, name: &str) -> Value {
+        json!({ "type": "waiting_for_store", "round_index": self.index(), "call_id": call, "name": name })
     }
 
     fn result(&self, call: &str, name: &str, status: CallStatus, content: &str) -> Value {

@@ -111,6 +111,26 @@ fn a_call_that_failed_has_an_error_instead_of_a_result() {
 }
 
 #[test]
+fn a_call_that_waits_for_the_store_has_a_frame_that_announces_no_round() {
+    let waiting = || EventKind::WaitingForStore { call: call(1, 1, false).id, name: "create_tag".to_owned() };
+    let frames = frames(vec![
+        begun(1),
+        requested(1, false),
+        waiting(),
+        started(1),
+        waiting(),
+        ended(1, CallStatus::Ok),
+        finished(1),
+    ]);
+    let expected = ["waiting_for_store", "tool_calls", "waiting_for_store", "tool_result", "round_executed"];
+    assert_eq!(types(&frames), expected);
+    let id = call(1, 1, false).id;
+    let frame =
+        json!({ "type": "waiting_for_store", "round_index": 0, "call_id": id.to_string(), "name": "create_tag" });
+    assert_eq!((&frames[0], &frames[2]), (&frame, &frame));
+}
+
+#[test]
 fn a_snapshot_is_followed_by_what_was_not_received() {
     let running = RoundView { calls: Vec::new(), text: "Done".to_owned(), ..round(2, 0) };
     let view = TurnView { rounds: vec![round(1, 2), running], ..TurnView::new(turn(), "m", "hello") };
