@@ -74,16 +74,16 @@ pub async fn sample(mut uses: Vec<MemoryUse>, mut over: watch::Receiver<bool>) -
     Ok(uses)
 }
 
-/// The calls that start one after another for each connection.
+/// The calls of each connection, in the order in which they start.
 const CALLS: [Call; 5] = [Call::ListTags, Call::GetTurn, Call::ListTags, Call::WatchTurn, Call::GetTurn];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
-    /// Read by the gateway.
+    /// The gateway reads the tags.
     ListTags,
-    /// Read by a node.
+    /// A node reads the turn.
     GetTurn,
-    /// A stream of a node. It counts against the bounds of long calls, the others against those of short calls.
+    /// A node sends the events. The call counts against the bounds of long calls, the others against those of short calls.
     WatchTurn,
 }
 
