@@ -32,6 +32,8 @@ RUN apt-get update \
 RUN groupadd --gid 10001 folio \
     && useradd --uid 10001 --gid folio --home-dir /var/lib/folio --shell /usr/sbin/nologin folio \
     && install --directory --owner folio --group folio --mode 0700 /var/lib/folio
+# The allocator requests no huge pages: the kernel would grow the memory of idle processes in the background.
+ENV MIMALLOC_ALLOW_THP=0
 USER 10001:10001
 WORKDIR /var/lib/folio
 

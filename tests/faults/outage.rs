@@ -22,15 +22,16 @@ use tokio::task::JoinSet;
 
 use super::checker::{Evidence, Violation, check};
 use super::log::Log;
-use super::memory::{MemoryUse, ReadLoad, measure, read_continuously, sample};
+use super::memory::{InFlight, MemoryUse, ReadLoad, measure, read_continuously, sample};
 use super::refusals::Refusals;
 use super::servers::Servers;
 use super::settle::{TimeLimits, gather};
 use super::simulated_user::{ApprovedWrite, SimulatedUser};
 use super::tables::Tables;
-use crate::harness::cluster::{Cluster, Setup};
+use crate::harness::cluster::{Cluster, NO_HUGE_PAGES, Setup};
 use crate::harness::migrations::migrate_at_once;
 use crate::harness::settings::INVOICE;
+use crate::harness::tenant::Tenant;
 
 /// Script of the model: one round that creates a tag whose name is the user's message.
 const SCRIPT: &str = "
@@ -42,8 +43,9 @@ rules:
 ";
 
 const USERS: usize = 8;
-/// Index of the tenant that reads: a tenant of its own, so that reads do not use the permits of the tenant that approves.
-const READER: usize = 1;
+/// Markers of the tenants. The first one approves. The others read with two users each: a user and an organization have a part of
+/// the permits of a gateway, so that several of them are needed to use all permits.
+const MARKERS: [&str; 5] = ["alpha", "bravo", "charlie", "delta", "echo"];
 /// Minimum number of approvals in flight when a server stops.
 pub const IN_FLIGHT_MIN: usize = 3;
 /// Time for which approvals continue after a stop.
@@ -86,8 +88,8 @@ pub struct StopResult {
     pub writes: Vec<ApprovedWrite>,
     /// Memory of the gateways and nodes during the stop.
     pub memory: Vec<MemoryUse>,
-    /// The largest number of reads in flight at a gateway.
-    pub reads_in_flight: usize,
+    /// The largest numbers of calls of the readers in flight at a gateway.
+    pub in_flight: InFlight,
 }
 
 impl StopResult {
@@ -142,9 +144,9 @@ impl Report {
         self.stops.iter().flat_map(|stop| &stop.memory).map(MemoryUse::growth).max().unwrap_or_default()
     }
 
-    /// Returns the largest number of reads in flight at a gateway during a stop.
-    pub fn reads_in_flight(&self) -> usize {
-        self.stops.iter().map(|stop| stop.reads_in_flight).max().unwrap_or_default()
+    /// Returns the largest numbers of calls of the readers in flight at a gateway during a stop.
+    pub fn in_flight(&self) -> InFlight {
+        self.stops.iter().fold(InFlight::default(), |most, stop| most.max(stop.in_flight))
     }
 
     /// Returns the 99th percentile of the latencies of the approvals that overlapped a stop, for the slowest stop.
@@ -188,8 +190,10 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let folder = tempfile::tempdir()?;
     migrate_at_once(folder.path(), &servers.redis.url(), &servers.cql.addresses(), plan.migrations).await?;
     let setup = Setup::new(SCRIPT, servers.redis.port(), servers.cql.addresses());
-    let setup = Setup { replication_factor, is_long_run: true, markers: vec!["alpha", "reader"], ..setup };
-    let cluster = setup.start().await;
+    let setup = Setup { replication_factor, is_long_run: true, markers: MARKERS.to_vec(), ..setup };
+    let (variable, value) = NO_HUGE_PAGES;
+    let cluster = setup.with(variable, value).start().await;
+    let readers = create_readers(&cluster).await;
     let tables = Tables::open(&servers.cql.addresses(), &cluster.keyspace).await?;
     let document = cluster.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
     let (log, refusals, mut stops) = (Log::default(), Refusals::default(), Vec::new());
@@ -205,11 +209,11 @@ pub async fn run(plan: Plan) -> Result<Report> {
         }
         wait_for_approvals(&progress, plan.approvals / 10).await;
         println!("{stop:?}");
-        // If the only server stops, a high load must not accumulate reads without a bound. If other servers run, a low load
+        // If the only server stops, a high load must not accumulate calls without a bound. If other servers run, a low load
         // does not delay the approvals.
         let load = if nodes == 1 { ReadLoad::HIGH } else { ReadLoad::LOW };
         let sampling = tokio::spawn(sample(measure(&cluster)?, over.clone()));
-        let mut readers = read_continuously(&cluster, READER, load, &over).await;
+        let mut calls = read_continuously(&cluster, &readers, load, &over).await;
         // The approvals that were in flight may have ended while the reads started.
         wait_for_approvals(&progress, 0).await;
         let (stop, target) = (*stop, random.random_range(0..nodes));
@@ -219,12 +223,12 @@ pub async fn run(plan: Plan) -> Result<Report> {
         tokio::time::sleep(AFTER_STOP).await;
         is_over.send_replace(true);
         let writes = users.join_all().await.concat();
-        let mut reads_in_flight = 0;
-        while let Some(in_flight) = readers.join_next().await.transpose()? {
-            println!("at most {in_flight} reads in flight at a gateway");
-            reads_in_flight = reads_in_flight.max(in_flight);
+        let mut in_flight = InFlight::default();
+        while let Some(of_gateway) = calls.join_next().await.transpose()? {
+            println!("at most {} reads and {} watches in flight at a gateway", of_gateway.reads, of_gateway.watches);
+            in_flight = in_flight.max(of_gateway);
         }
-        stops.push(StopResult { stop, time, writes, memory: sampling.await??, reads_in_flight });
+        stops.push(StopResult { stop, time, writes, memory: sampling.await??, in_flight });
     }
     let limits = TimeLimits { stuck: Duration::from_secs(15), total: Duration::from_secs(60) };
     let evidence = gather(&cluster, &tables, &log, limits).await?;
@@ -242,6 +246,16 @@ async fn wait_for_approvals(progress: &Progress, approved: usize) {
         (progress.approved.load(Ordering::Relaxed) >= approved && in_flight >= IN_FLIGHT_MIN).then_some(())
     })
     .await;
+}
+
+/// Returns two users of each tenant except the first one.
+async fn create_readers(cluster: &Cluster) -> Vec<Tenant> {
+    let tenants = &cluster.tenants[1..];
+    let mut readers = tenants.to_vec();
+    for tenant in tenants {
+        readers.push(tenant.with_second_user(cluster.stores()).await);
+    }
+    readers
 }
 
 fn create_user(
@@ -379,7 +393,7 @@ mod tests {
             time: at(10)..at(20),
             writes,
             memory: Vec::new(),
-            reads_in_flight: 7,
+            in_flight: InFlight { reads: 7, watches: 2 },
         };
         let result = stopped(writes);
         let seconds: Vec<_> = result.latencies().iter().map(Duration::as_secs).collect();
@@ -393,6 +407,7 @@ mod tests {
         assert_eq!(failed(|write| write.failures = 1), 1);
         assert_eq!(failed(|write| write.end = v1::TurnStatus::Cancelled), 1);
         let report = report(result, |_| {});
-        assert_eq!((report.overlapping(), report.p99().as_secs(), report.reads_in_flight()), (4, 28, 7));
+        let in_flight = InFlight { reads: 7, watches: 2 };
+        assert_eq!((report.overlapping(), report.p99().as_secs(), report.in_flight()), (4, 28, in_flight));
     }
 }

@@ -4,7 +4,7 @@
 use std::process::{Command, Output};
 use std::sync::{PoisonError, RwLock};
 
-use folio_tests::harness::process::binary;
+use folio_tests::harness::process::{binary, run_timed};
 
 /// Minimum numbers of faults and approvals of the short run, which takes less than a minute on two idle cores.
 const FAULTS: usize = 12;
@@ -19,11 +19,9 @@ static MACHINE: RwLock<()> = RwLock::new(());
 /// Suspends a CQL server for 8 s during approvals. `cargo xtask outage` suspends the server longer, and also kills it.
 fn outage(arguments: &[&str]) {
     let seed = folio_testkit::seed().to_string();
-    let output = Command::new(binary("outage"))
-        .args(["--seed", &seed, "--suspend", "8", "--approvals", "60"])
-        .args(arguments)
-        .output()
-        .expect("the program starts");
+    let mut command = Command::new(binary("outage"));
+    command.args(["--seed", &seed, "--suspend", "8", "--approvals", "60"]).args(arguments);
+    let output = run_timed(&mut command);
     println!("{}", String::from_utf8_lossy(&output.stdout));
     assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
 }
@@ -44,10 +42,9 @@ fn invariant_3_no_turn_fails_while_one_of_three_cql_servers_is_stopped() {
 fn random_faults_violate_no_invariant() {
     let _shared = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
     let seed = folio_testkit::seed().to_string();
-    let output = Command::new(binary("chaos"))
-        .args(["--seed", &seed, "--faults", &FAULTS.to_string(), "--approvals", &APPROVALS.to_string()])
-        .output()
-        .expect("the program starts");
+    let mut command = Command::new(binary("chaos"));
+    command.args(["--seed", &seed, "--faults", &FAULTS.to_string(), "--approvals", &APPROVALS.to_string()]);
+    let output = run_timed(&mut command);
     let [turns, approvals, faults, violations] = numbers(&output);
     let is_complete = turns > 0 && approvals >= APPROVALS && faults >= FAULTS;
     assert!(
@@ -69,11 +66,9 @@ fn invariant_3_each_document_of_a_stack_under_random_faults_has_one_row_that_was
 fn batch(arguments: &[&str]) {
     let _exclusive = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
     let seed = folio_testkit::seed().to_string();
-    let output = Command::new(binary("batch"))
-        .args(["--seed", &seed, "--documents", &DOCUMENTS.to_string(), "--faults", &BATCH_FAULTS.to_string()])
-        .args(arguments)
-        .output()
-        .expect("the program starts");
+    let mut command = Command::new(binary("batch"));
+    command.args(["--seed", &seed, "--documents", &DOCUMENTS.to_string(), "--faults", &BATCH_FAULTS.to_string()]);
+    let output = run_timed(command.args(arguments));
     let [documents, results, faults, violations] = numbers(&output);
     assert_eq!((documents, results, violations), (DOCUMENTS, DOCUMENTS, 0));
     assert!(faults >= BATCH_FAULTS, "{faults} faults");
@@ -83,10 +78,9 @@ fn batch(arguments: &[&str]) {
 fn invariant_3_each_document_of_an_ingestion_under_random_faults_has_one_generation_of_passages() {
     let _exclusive = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
     let seed = folio_testkit::seed().to_string();
-    let output = Command::new(binary("ingestions"))
-        .args(["--seed", &seed, "--documents", &DOCUMENTS.to_string(), "--faults", &BATCH_FAULTS.to_string()])
-        .output()
-        .expect("the program starts");
+    let mut command = Command::new(binary("ingestions"));
+    command.args(["--seed", &seed, "--documents", &DOCUMENTS.to_string(), "--faults", &BATCH_FAULTS.to_string()]);
+    let output = run_timed(&mut command);
     let [documents, faults, violations] = numbers(&output);
     assert_eq!((documents, violations), (DOCUMENTS, 0));
     assert!(faults >= BATCH_FAULTS, "{faults} faults");

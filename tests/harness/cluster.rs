@@ -19,6 +19,10 @@ use super::{LIMIT, within};
 /// The program of this build.
 const FOLIO: &str = "folio";
 
+/// Environment variable of the image, for runs that measure memory: the allocator requests no huge pages, because the kernel
+/// also replaces sparsely used memory by them in the background. The memory of a process would then grow without an allocation.
+pub const NO_HUGE_PAGES: (&str, u64) = ("MIMALLOC_ALLOW_THP", 0);
+
 /// Times after which silent nodes are detected.
 #[derive(Debug, Clone, Copy)]
 pub struct HeartbeatTimes {

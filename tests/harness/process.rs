@@ -3,8 +3,9 @@
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use nix::sys::signal::{Signal, kill};
@@ -31,6 +32,18 @@ pub fn binary(name: &str) -> PathBuf {
     let path = folder.join(name);
     assert!(path.is_file(), "{} is missing: run `cargo build --workspace --all-targets` first", path.display());
     path
+}
+
+/// Runs a program to its end. Writes its elapsed time to the log, also if the test passes: the test runner captures the output of
+/// macros such as `println!`, and nothing that is written to stderr directly.
+pub fn run_timed(command: &mut Command) -> Output {
+    let started_at = Instant::now();
+    let output = command.output().expect("the program starts");
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+    let arguments: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
+    let (arguments, elapsed) = (arguments.join(" "), started_at.elapsed().as_secs_f64());
+    let _ = writeln!(std::io::stderr(), "short run: {program} {arguments}: {elapsed:.1} s");
+    output
 }
 
 /// Returns a command that runs in a folder with these environment variables, without those of a model endpoint, and

@@ -71,6 +71,13 @@ impl Tenant {
         Self { org, marker: marker.to_owned(), token: token.reveal() }
     }
 
+    /// Creates another administrator of the organization. Returns the organization with the token of this user.
+    pub async fn with_second_user(&self, stores: &Stores) -> Self {
+        let token = Token::generate(&self.org, &System);
+        store_token(stores, &token, NewToken::new(&token, UserId::generate(&System), Role::Admin, "second")).await;
+        Self { token: token.reveal(), ..self.clone() }
+    }
+
     /// Creates an organization with an administrator over the API. The client has the token of a platform administrator.
     pub async fn create_over_api(platform: &Client, marker: &str) -> Self {
         let request = v1::CreateOrganizationRequest {

@@ -4,6 +4,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `load` | clients with a constant rate |
+//! | `counted_tables` | the CQL tables whose rows are counted, each with its rule |
 //! | `samples` | memory and open files of the processes, keys of Redis, rows of the CQL tables |
 //! | `verdict` | pure: compares the samples with the limits |
 //!
@@ -11,6 +12,7 @@
 //! median of each quarter of the time after the warm-up. The slope of the memory of a process alone does not distinguish
 //! steady growth, with equal steps between the quarters, from a heap that settles, with smaller ones.
 
+mod counted_tables;
 mod load;
 mod samples;
 pub mod verdict;
@@ -26,9 +28,9 @@ use tokio::time::Instant;
 
 use self::load::{Counts, Worker};
 use self::samples::Sampler;
-use self::verdict::{Series, Verdict, verdict};
+use self::verdict::{Rule, Series, Verdict, verdict};
 use crate::faults::tables::Tables;
-use crate::harness::cluster::{Cluster, Setup};
+use crate::harness::cluster::{Cluster, NO_HUGE_PAGES, Setup};
 
 /// Nodes and gateways of the cluster.
 const NODES: usize = 2;
@@ -37,22 +39,16 @@ const GATEWAYS: usize = 2;
 /// Interval between two samples. A short run has a shorter interval, so that it has [`SAMPLES_MIN`] samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 const SAMPLES_MIN: u32 = 12;
-/// Time of a long run that is not evaluated: caches drop entries that were idle for 10 to 12 minutes, so that the memory
-/// of a process is steady after their second period at the earliest.
-const WARM_UP: Duration = Duration::from_secs(20 * 60);
+/// Time of a long run that is not evaluated.
+const WARM_UP: Duration = Duration::from_secs(10 * 60);
 /// Minimum duration of a long run.
 const LONG_RUN: Duration = Duration::from_secs(60 * 60);
 /// Number of equal parts of a shorter run, of which the first one is not evaluated.
 const WARM_UP_PARTS: u32 = 6;
 
-/// Environment of the processes: pauses expire, and deletions are cleaned up, in less time than [`WARM_UP`]. The allocator
-/// requests no huge pages, because the kernel also replaces sparsely used memory by them in the background: the resident
-/// memory of a process then grows without an allocation.
-const SETTINGS: [(&str, u64); 3] = [
-    ("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", 30),
-    ("FOLIO_CLEANUP__INTERVAL_SECONDS", 5),
-    ("MIMALLOC_ALLOW_THP", 0),
-];
+/// Environment of the processes: pauses expire, and deletions are cleaned up, in less time than [`WARM_UP`].
+const SETTINGS: [(&str, u64); 3] =
+    [("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", 30), ("FOLIO_CLEANUP__INTERVAL_SECONDS", 5), NO_HUGE_PAGES];
 
 /// Script of the model: an extraction, a round with a write, and an answer.
 const SCRIPT: &str = "
@@ -89,17 +85,24 @@ pub struct Report {
     counts: Counts,
     samples: usize,
     verdicts: Vec<(Series, Verdict)>,
+    /// Names of series without a sample. Each is a violation.
+    missing: Vec<String>,
     /// Errors of the clients' calls. Each is a violation, because no fault is injected.
     errors: Vec<String>,
 }
 
 impl Report {
     pub fn is_clean(&self) -> bool {
-        self.errors.is_empty() && self.violations() == 0
+        self.errors.is_empty() && self.missing.is_empty() && self.violations().count() == 0
     }
 
-    fn violations(&self) -> usize {
-        self.verdicts.iter().filter(|(_, verdict)| !verdict.is_ok).count()
+    fn violations(&self) -> impl Iterator<Item = &Series> {
+        self.verdicts.iter().filter(|(_, verdict)| !verdict.is_ok).map(|(series, _)| series)
+    }
+
+    /// Returns the number of values above a bound, which also a short run must not exceed. The other violations are growth.
+    fn exceeded_bounds(&self) -> usize {
+        self.violations().filter(|series| matches!(series.rule, Rule::Bound(_))).count()
     }
 }
 
@@ -111,17 +114,23 @@ impl fmt::Display for Report {
         for (series, verdict) in &self.verdicts {
             writeln!(f, "{:<48}{verdict}", series.name)?;
         }
+        for series in &self.missing {
+            writeln!(f, "no samples: {series}")?;
+        }
         for error in &self.errors {
             writeln!(f, "{error}")?;
         }
         let Counts { cycles, turns, approvals } = self.counts;
         write!(
             f,
-            "hours {:.3}, cycles {cycles}, turns {turns}, approvals {approvals}, samples {}, errors {}, violations {}",
+            "hours {:.3}, cycles {cycles}, turns {turns}, approvals {approvals}, samples {}, errors {}, \
+             series without samples {}, exceeded bounds {}, violations {}",
             self.duration.as_secs_f64() / 3600.0,
             self.samples,
             self.errors.len(),
-            self.violations()
+            self.missing.len(),
+            self.exceeded_bounds(),
+            self.violations().count()
         )
     }
 }
@@ -153,15 +162,43 @@ pub async fn run(plan: Plan) -> Result<Report> {
         errors.extend(failed);
     }
     let (samples, series) = sampler.finish();
+    let missing = samples::missing(&series, processes(&cluster).map(|(process, _)| process));
     let verdicts = series.into_iter().map(|series| {
         let verdict = verdict(&series, plan.warm_up());
         (series, verdict)
     });
-    Ok(Report { duration: begun.elapsed(), counts, samples, verdicts: verdicts.collect(), errors })
+    Ok(Report { duration: begun.elapsed(), counts, samples, verdicts: verdicts.collect(), missing, errors })
 }
 
 /// Returns the processes of the cluster with their names.
 fn processes(cluster: &Cluster) -> impl Iterator<Item = (String, u32)> {
     let members = cluster.gateways.iter().chain(&cluster.nodes);
     members.map(|member| (format!("{:?} {}", member.role, member.number).to_lowercase(), member.process().id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_has_the_allocator_setting_of_the_measured_processes() {
+        let (variable, value) = NO_HUGE_PAGES;
+        let set = format!("ENV {variable}={value}");
+        assert!(include_str!("../../Dockerfile").lines().any(|line| line == set), "{set}");
+    }
+
+    #[test]
+    fn an_exceeded_bound_and_a_growth_are_counted_separately() {
+        let series = |rule| Series { name: "a series".to_owned(), rule, points: vec![(Duration::ZERO, 2.0)] };
+        let rules = [Rule::Bound(1.0), Rule::Bound(2.0), Rule::SlopePerHour(1.0), Rule::Printed];
+        let verdicts = rules.map(|rule| (series(rule), verdict(&series(rule), Duration::ZERO)));
+        let (counts, missing, errors) = (Counts::default(), Vec::new(), Vec::new());
+        let mut report =
+            Report { duration: LONG_RUN, counts, samples: 1, verdicts: verdicts.to_vec(), missing, errors };
+        assert_eq!((report.violations().count(), report.exceeded_bounds()), (2, 1), "{report}");
+        report.verdicts.clear();
+        assert!(report.is_clean());
+        report.missing.push("a series".to_owned());
+        assert!(!report.is_clean());
+    }
 }

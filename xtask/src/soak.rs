@@ -7,7 +7,7 @@ use crate::run::finish;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Duration in hours, possibly a fraction. The first 20 minutes (of a run of less than an hour: its sixth part) are
+    /// Duration in hours, possibly a fraction. The first ten minutes (of a run of less than an hour: its sixth part) are
     /// not evaluated.
     #[arg(long, default_value_t = 1.0)]
     hours: f64,

@@ -48,6 +48,18 @@ fn is_paxos_v1(variant: Option<&str>) -> bool {
     variant.is_some_and(|variant| variant == "v1" || variant.starts_with("v1_"))
 }
 
+/// Logs a warning if the servers use Paxos v1, or if their setting cannot be read.
+async fn warn_of_paxos_v1(cql: &Cql) {
+    // None: ScyllaDB, or a version of Cassandra without this table.
+    match cql.first_text("SELECT value FROM system_views.settings WHERE name = 'paxos_variant'").await {
+        Ok(variant) if is_paxos_v1(variant.as_deref()) => tracing::warn!(
+            "the CQL servers use Paxos v1, whose conditional writes take twice as many round trips: set paxos_variant: v2"
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "cannot read the setting paxos_variant of the CQL servers"),
+    }
+}
+
 impl Keyspace {
     /// Connects, migrates the keyspace and prepares every statement.
     pub(crate) async fn open(options: Options) -> Result<Self> {
@@ -61,13 +73,7 @@ impl Keyspace {
             }
             tokio::time::sleep(OPEN_PAUSE).await;
         };
-        // None: ScyllaDB, or a version of Cassandra without this table.
-        let paxos = cql.first_text("SELECT value FROM system_views.settings WHERE name = 'paxos_variant'").await;
-        if paxos.is_ok_and(|variant| is_paxos_v1(variant.as_deref())) {
-            tracing::warn!(
-                "the CQL servers use Paxos v1, whose conditional writes take twice as many round trips: set paxos_variant: v2"
-            );
-        }
+        warn_of_paxos_v1(&cql).await;
         let tables = Arc::new(tables);
         let (buckets, counts, headers, references) = (Arc::default(), Arc::default(), Arc::default(), Arc::default());
         let (open_turn_bucket, unreadable) = (Arc::default(), UnreadableRecords::default());

@@ -12,6 +12,7 @@
 
 #[path = "../../../folio-storage-client/tests/certificates/identity.rs"]
 mod identity;
+mod warnings;
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,10 @@ use scylla::client::session_builder::SessionBuilder;
 use tokio::sync::{Mutex, MutexGuard};
 
 use self::identity::{client_files, identity};
+use self::warnings::Warnings;
 
+/// Beginning of the warning about servers that use Paxos v1.
+const PAXOS_V1: &str = "the CQL servers use Paxos v1";
 /// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Maximum time of 300 calls at once while no server answers, on a busy machine. One after another they would take ten minutes.
@@ -113,7 +117,9 @@ fn options(cassandra: &Cassandra, copies: u8) -> Options {
 #[tokio::test]
 async fn calls_fail_fast_while_the_server_is_down_or_unresponsive_and_succeed_after_its_return() {
     let (_machine, mut cassandra) = start(|| Cassandra::start(1)).await;
-    let fixture = TestStores::open(options(&cassandra, 1)).await.unwrap();
+    let warnings = Warnings::default();
+    let fixture = warnings.collect(Box::pin(TestStores::open(options(&cassandra, 1)))).await.unwrap();
+    assert!(!warnings.text().contains("axos"), "the server uses Paxos v2: {}", warnings.text());
     fixture.created("first").await;
     for silent in [true, false] {
         match silent {
@@ -323,8 +329,9 @@ async fn invariant_1_conditions_of_two_data_centers_exclude_each_other() {
     assert!(created.len() >= 10, "{} tags were created; {failed:?}", created.len());
 }
 
+/// The server also uses Paxos v1, because each further server costs the tests several seconds.
 #[tokio::test]
-async fn connections_use_tls_a_password_and_a_client_certificate() {
+async fn connections_use_tls_a_password_and_a_client_certificate_and_paxos_v1_is_reported() {
     let identity = identity();
     let secured = identity.clone();
     let (_machine, cassandra) = start(move || Cassandra::start_secured(&secured)).await;
@@ -332,8 +339,13 @@ async fn connections_use_tls_a_password_and_a_client_certificate() {
     let client = client_files(&identity);
     let secured =
         Options { credentials: credentials("cassandra"), tls: Some(client.clone()), ..options(&cassandra, 1) };
+    let warnings = Warnings::default();
     // The server creates the user some time after it accepts connections.
-    let fixture = wait_for("the user", PATIENCE, async || TestStores::open(secured.clone()).await.ok()).await;
+    let fixture = wait_for("the user", PATIENCE, async || {
+        warnings.collect(Box::pin(TestStores::open(secured.clone()))).await.ok()
+    })
+    .await;
+    assert!(warnings.text().contains(PAXOS_V1), "{}", warnings.text());
     fixture.created("encrypted").await;
     assert_eq!(fixture.count().await.unwrap(), 1);
 

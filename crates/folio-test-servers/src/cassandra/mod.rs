@@ -63,8 +63,8 @@ impl Cassandra {
         Ok(cassandra)
     }
 
-    /// Starts one node that accepts only TLS and requires client certificates. The node creates the user `cassandra`
-    /// with the password `cassandra` some seconds after it is ready.
+    /// Starts one node that accepts only TLS, requires client certificates and uses Paxos v1. The node creates the user
+    /// `cassandra` with the password `cassandra` some seconds after it is ready.
     pub fn start_secured(identity: &Identity) -> Result<Self> {
         let (java, jars) = (java().context("no JDK 17 was found")?, jars()?);
         let port = ports::free(3)?;

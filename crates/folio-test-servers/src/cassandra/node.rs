@@ -21,7 +21,7 @@ pub(super) enum Kind<'a> {
     Durable { of: usize },
     /// A single node that is not restarted.
     Shared,
-    /// A single node that accepts only TLS and requires client certificates.
+    /// A single node that accepts only TLS, requires client certificates, and uses Paxos v1, the default of Cassandra.
     Secured(&'a Identity),
 }
 
@@ -70,6 +70,7 @@ impl Node {
         }
         if let Kind::Secured(identity) = kind {
             identity.write(&settings)?;
+            text = text.replace("paxos_variant: v2", "paxos_variant: v1");
             text.push_str(&fill(include_str!("secured.yaml")));
         }
         std::fs::write(settings.join("cassandra.yaml"), text)?;
