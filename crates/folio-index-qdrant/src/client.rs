@@ -183,14 +183,16 @@ impl Client {
     /// calls of one may be slow or fail on a healthy server: they count as failures only if a health check fails, too. A passed
     /// check of a probe closes the breaker.
     async fn health_after(&self, code: Code) -> Outcome {
-        if !is_ambiguous(code) {
-            return if code == Code::Unavailable { Outcome::Failure } else { Outcome::Success };
-        }
-        let mut health = self.stubs.health.clone();
-        match tokio::time::timeout(HEALTH_LIMIT, health.health_check(HealthCheckRequest {})).await {
-            Ok(Ok(_)) => Outcome::Success,
-            Ok(Err(status)) if status.code() != Code::Unavailable && !is_ambiguous(status.code()) => Outcome::Success,
-            Ok(Err(_)) | Err(_) => Outcome::Failure,
-        }
+        let is_failing = |code| code == Code::Unavailable || is_ambiguous(code);
+        let has_failed = if is_ambiguous(code) {
+            let mut health = self.stubs.health.clone();
+            match tokio::time::timeout(HEALTH_LIMIT, health.health_check(HealthCheckRequest {})).await {
+                Ok(checked) => checked.is_err_and(|status| is_failing(status.code())),
+                Err(_) => true,
+            }
+        } else {
+            is_failing(code)
+        };
+        if has_failed { Outcome::Failure } else { Outcome::Success }
     }
 }
