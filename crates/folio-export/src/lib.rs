@@ -42,6 +42,15 @@ fn unused_name(base: &str, max_chars: usize, names: &mut HashSet<String>) -> Str
     base.to_owned()
 }
 
-fn io_error(error: std::io::Error) -> folio_types::Error {
-    folio_types::Error::internal(format!("the export cannot be written: {error}"))
+/// Creates a file without a name in the temporary folder. Blocks.
+///
+/// # Errors
+/// `INTERNAL` if the temporary folder cannot be written.
+pub fn temporary_file() -> folio_types::Result<std::fs::File> {
+    tempfile::tempfile().map_err(io_error)
+}
+
+/// Returns the error of a failed access to a file of an export.
+pub fn io_error(error: std::io::Error) -> folio_types::Error {
+    folio_types::Error::internal(format!("a file of the export failed: {error}"))
 }

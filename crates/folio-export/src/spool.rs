@@ -17,6 +17,8 @@ pub const SPOOL_BYTES: usize = 256 * 1024 * 1024;
 pub const TABLES_MAX: usize = 100;
 /// Maximum number of columns of a table.
 pub const COLUMNS_MAX: usize = 2_000;
+/// Maximum number of cells of all tables. Empty cells count, because each one is a byte of a CSV file.
+const CELLS_MAX: u64 = 256 * 1024 * 1024;
 
 /// The rows of a table in a temporary file, one JSON object per line.
 pub(crate) struct SpooledTable {
@@ -120,8 +122,9 @@ impl Spool {
     /// Writes the file of the export. Returns it with the position at its start. Blocks.
     ///
     /// # Errors
-    /// `TOO_LARGE` if a table has more rows than the format permits.
+    /// `TOO_LARGE` if a table has more rows than the format permits, or if the tables have more than `CELLS_MAX` cells.
     pub fn finish(self, format: TableFormat) -> Result<File> {
+        check_cells(self.tables.iter().map(|table| (table.rows, table.columns.len())))?;
         let mut file = match format {
             TableFormat::Csv => csv_file::write(self.tables)?,
             TableFormat::Xlsx => xlsx_file::write(self.tables)?,
@@ -129,6 +132,17 @@ impl Spool {
         file.rewind().map_err(io_error)?;
         Ok(file)
     }
+}
+
+/// Checks the numbers of rows and columns of tables. Error: `TOO_LARGE`.
+fn check_cells(tables: impl Iterator<Item = (u64, usize)>) -> Result<()> {
+    let cells = tables.map(|(rows, columns)| rows.saturating_mul(u64::try_from(columns).unwrap_or(u64::MAX)));
+    if cells.fold(0, u64::saturating_add) <= CELLS_MAX {
+        return Ok(());
+    }
+    Err(too_large(format!(
+        "the tables of the export have more than {CELLS_MAX} cells; narrow the filter, or use JSON lines"
+    )))
 }
 
 pub(crate) fn too_large(message: String) -> Error {
@@ -256,6 +270,14 @@ mod tests {
             let refused = Spool::new().unwrap().add(&record(data)).unwrap_err();
             assert_eq!(refused.reason, Reason::TooLarge);
         }
+    }
+
+    #[test]
+    fn cells_are_bounded() {
+        let check = |tables: &[(u64, usize)]| check_cells(tables.iter().copied()).map_err(|error| error.reason);
+        assert_eq!(check(&[(CELLS_MAX / 2, 1), (CELLS_MAX / 4, 2)]), Ok(()));
+        assert_eq!(check(&[(CELLS_MAX / 2, 1), (CELLS_MAX / 4, 2), (1, 1)]), Err(Reason::TooLarge));
+        assert_eq!(check(&[(u64::MAX, 2)]), Err(Reason::TooLarge));
     }
 
     proptest! {

@@ -13,6 +13,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
 use crate::options::QdrantOptions;
+use crate::wire::HealthCheckRequest;
 use crate::wire::collections_client::CollectionsClient;
 use crate::wire::points_client::PointsClient;
 use crate::wire::qdrant_client::QdrantClient;
@@ -24,6 +25,8 @@ const ATTEMPTS_MAX: u32 = 3;
 /// Time before the second attempt. It doubles with each attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Time limit of the health check after a failed call.
+const HEALTH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Names of the kinds of calls, for metrics and spans.
 const KINDS: &[&str] = &["read", "write"];
@@ -82,14 +85,9 @@ impl From<Status> for Failure {
     }
 }
 
-/// Returns the health of the server that a failed call shows.
-fn health_of(status: &Status) -> Outcome {
-    match status.code() {
-        Code::Unavailable | Code::DeadlineExceeded | Code::Unknown | Code::Internal | Code::DataLoss => {
-            Outcome::Failure
-        }
-        _ => Outcome::Success,
-    }
+/// Returns true if the server, or only the request, may be the reason for the status of a call.
+fn is_ambiguous(code: Code) -> bool {
+    matches!(code, Code::DeadlineExceeded | Code::Unknown | Code::Internal | Code::DataLoss)
 }
 
 fn is_repeatable(status: &Status) -> bool {
@@ -162,11 +160,15 @@ impl Client {
             let limited = tokio::time::timeout(self.timeout, make(self.stubs.clone()));
             let call = async {
                 let late = || Status::deadline_exceeded("the server did not answer within the time limit");
-                limited.await.unwrap_or_else(|_| Err(late()))
+                match limited.await.unwrap_or_else(|_| Err(late())) {
+                    Ok(response) => Ok(response),
+                    Err(status) => Err((self.health_after(status.code()).await, status)),
+                }
             };
-            let status = match self.guard.call(kind as usize, None, self.timeout, call, health_of).await? {
+            let answer = self.guard.call(kind as usize, None, self.timeout, call, |(health, _)| *health).await?;
+            let status = match answer {
                 Ok(response) => return Ok(response.into_inner()),
-                Err(status) => status,
+                Err((_, status)) => status,
             };
             if attempt >= ATTEMPTS_MAX || !is_repeatable(&status) {
                 return Err(status.into());
@@ -175,5 +177,22 @@ impl Client {
             tokio::time::sleep(wait).await;
             (attempt, wait) = (attempt.saturating_add(1), wait.saturating_mul(2));
         }
+    }
+
+    /// Returns the health of the server after a call that failed with this code. All organizations share the circuit breaker, and the
+    /// calls of one may be slow or fail on a healthy server: they count as failures only if a health check fails, too. A passed
+    /// check of a probe closes the breaker.
+    async fn health_after(&self, code: Code) -> Outcome {
+        let is_failing = |code| code == Code::Unavailable || is_ambiguous(code);
+        let has_failed = if is_ambiguous(code) {
+            let mut health = self.stubs.health.clone();
+            match tokio::time::timeout(HEALTH_LIMIT, health.health_check(HealthCheckRequest {})).await {
+                Ok(checked) => checked.is_err_and(|status| is_failing(status.code())),
+                Err(_) => true,
+            }
+        } else {
+            is_failing(code)
+        };
+        if has_failed { Outcome::Failure } else { Outcome::Success }
     }
 }

@@ -35,6 +35,7 @@ use self::perform::perform;
 use crate::caller::Caller;
 use crate::declaration::{Access, Audit, Quota};
 use crate::document_watch::DocumentState;
+use crate::export_permits::ExportPermit;
 use crate::followed_list::FollowedList;
 use crate::operation::{Call, Operation};
 use crate::pending_pollers::Window;
@@ -59,28 +60,9 @@ const SORTED_LISTS: Bounds = Bounds { total: Amount::permits(8), per_key: Amount
 /// Bounds of the pages of rows of stacks that are read at a time, because each one may have tens of megabytes before it is cut to the
 /// size of a response.
 const TABLE_PAGES: Bounds = Bounds { total: Amount::permits(32), per_key: Amount::permits(4), waiters: 1_024 };
-/// Bounds of the exports with tables at a time, because each one needs up to 512 MiB of the temporary folder.
-const EXPORTS: Bounds = Bounds { total: Amount::permits(4), per_key: Amount::permits(1), waiters: 256 };
-
 /// Bounds of the polls at a time for streams of documents and jobs, and of the reads of pending turns for streams. An
 /// organization may have thousands of streams. Polls beyond the bounds wait; the organizations take turns.
 const STREAM_POLLS: Bounds = Bounds { total: Amount::permits(32), per_key: Amount::permits(2), waiters: 65_536 };
-
-/// The exports with tables that this process runs. Clones share the set.
-#[derive(Debug, Clone)]
-pub struct RunningExports(Permits<OrgId>);
-
-impl Default for RunningExports {
-    fn default() -> Self {
-        Self(Permits::new(EXPORTS))
-    }
-}
-
-impl RunningExports {
-    pub fn count(&self) -> usize {
-        self.0.load().permits
-    }
-}
 
 /// Maximum time for which a caller waits for a permit to read a journal or a page of a table, to add up model calls, to sort a list, or
 /// to export tables.
@@ -88,7 +70,7 @@ const READ_WAIT: Duration = Duration::from_secs(10);
 /// Maximum time for which a poll for a stream waits for a permit.
 const POLL_WAIT: Duration = Duration::from_secs(300);
 /// Delay after which a caller that got no permit may retry.
-const RETRY_SOON: Duration = Duration::from_millis(500);
+pub(crate) const RETRY_SOON: Duration = Duration::from_millis(500);
 
 /// Runs operations. Cheap to clone.
 #[derive(Clone)]
@@ -391,9 +373,11 @@ impl Context {
         self.read_permit(&self.operations.inner.table_pages, "pages of tables are read").await
     }
 
-    /// Waits for a permit of the caller's organization to export tables. Error: `OVERLOADED`.
-    pub(crate) async fn export_permit(&self) -> Result<Permit<OrgId>> {
-        self.read_permit(&self.components().exports.0, "exports of tables run").await
+    /// Waits for a permit of the caller's organization to write the file of an export. Error: `OVERLOADED`.
+    pub(crate) async fn export_permit(&self) -> Result<ExportPermit> {
+        let exports = &self.components().exports;
+        let written = self.read_permit(&exports.written, "exports of tables run").await?;
+        Ok(exports.begin(&self.principal().org, written))
     }
 
     async fn read_permit(&self, permits: &Permits<OrgId>, what: &str) -> Result<Permit<OrgId>> {
@@ -455,14 +439,5 @@ mod tests {
         let active: Vec<_> = std::iter::from_fn(|| pages.try_acquire(&loud, 0).ok()).collect();
         assert_eq!(active.len(), TABLE_PAGES.per_key.permits);
         assert!(pages.try_acquire(&quiet, 0).is_ok());
-    }
-
-    #[tokio::test]
-    async fn the_exports_that_run_are_counted() {
-        let (exports, org) = (RunningExports::default(), OrgId::derive(&["org"]));
-        let permit = exports.0.acquire(&org, 1, Instant::now() + READ_WAIT).await.unwrap();
-        assert_eq!(exports.clone().count(), 1);
-        drop(permit);
-        assert_eq!(exports.count(), 0);
     }
 }

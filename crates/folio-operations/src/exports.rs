@@ -1,13 +1,13 @@
 //! The export of extractions.
 
 use std::collections::HashMap;
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
 
 use bytes::Bytes;
-use folio_export::{Record, Spool, TableFormat};
+use folio_export::{Record, Spool, TableFormat, io_error, temporary_file};
 use folio_history::job::JobHeader;
 use folio_jobs::JobControl;
-use folio_permits::Permit;
 use folio_resources::{CreationPeriod, Document, Extraction, ExtractionFilter};
 use folio_storage::Stores;
 use folio_tools::extraction;
@@ -18,10 +18,14 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use serde_json::Value;
+use tokio::task::JoinError;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use crate::context::Context;
 use crate::declaration::Declaration;
 use crate::documents::Content;
+use crate::export_permits::{ExportPermit, check_size};
 use crate::extractions::{SERVICE, extraction_filter};
 use crate::list::Period;
 use crate::operation::Operation;
@@ -255,7 +259,7 @@ pub(crate) fn json_array<T: Serialize + Send + Sync + 'static>(
     })
 }
 
-fn extraction_tables(records: Records, format: TableFormat, permit: Permit<OrgId>) -> Content {
+fn extraction_tables(records: Records, format: TableFormat, permit: ExportPermit) -> Content {
     tables(records, Spool::new, Spool::add, (format, permit))
 }
 
@@ -265,10 +269,9 @@ pub(crate) fn tables<T: Send + Sync + 'static>(
     mut records: Records<T>,
     new: impl FnOnce() -> Result<Spool> + Send + 'static,
     add: fn(&mut Spool, &T) -> Result<()>,
-    (format, permit): (TableFormat, Permit<OrgId>),
+    (format, permit): (TableFormat, ExportPermit),
 ) -> Content {
-    Content::new(async_stream::try_stream! {
-        let _permit = permit;
+    download(permit, async move {
         let mut spool = blocking(new).await?;
         while let Some(page) = records.try_next().await? {
             spool = blocking(move || {
@@ -277,12 +280,46 @@ pub(crate) fn tables<T: Send + Sync + 'static>(
             })
             .await?;
         }
-        let mut file = blocking(move || spool.finish(format)).await?;
+        blocking(move || spool.finish(format)).await
+    })
+}
+
+/// Writes the file before its first chunk, so that a slow caller keeps no page of records in memory.
+pub(crate) fn spooled(mut chunks: BoxStream<'static, Result<Bytes>>, permit: ExportPermit) -> Content {
+    download(permit, async move {
+        let (mut file, mut size) = (blocking(temporary_file).await?, 0_u64);
+        while let Some(chunk) = chunks.try_next().await? {
+            size = size.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
+            check_size(size)?;
+            file = blocking(move || {
+                file.write_all(&chunk).map_err(io_error)?;
+                Ok(file)
+            })
+            .await?;
+        }
+        blocking(move || {
+            file.rewind().map_err(io_error)?;
+            Ok(file)
+        })
+        .await
+    })
+}
+
+/// Returns the content of a file. `write` writes it and returns it with the position at its start. The file is written at once and
+/// without regard to the caller's speed, so that the permit ends soon. Dropping the content cancels the work.
+fn download(permit: ExportPermit, write: impl Future<Output = Result<File>> + Send + 'static) -> Content {
+    let write = async move {
+        let file = write.await?;
+        let bytes = file.metadata().map_err(io_error)?.len();
+        Ok::<_, Error>((file, permit.finish(bytes)?))
+    };
+    let written = AbortOnDropHandle::new(tokio::spawn(write.in_current_span()));
+    Content::new(async_stream::try_stream! {
+        let (mut file, _reserved) = written.await.unwrap_or_else(|error| Err(failed(error)))?;
         loop {
             let (rest, chunk) = blocking(move || {
                 let mut chunk = Vec::new();
-                let read = (&mut file).take(CHUNK_BYTES as u64).read_to_end(&mut chunk);
-                read.map_err(|error| Error::internal(format!("the export cannot be read: {error}")))?;
+                (&mut file).take(CHUNK_BYTES as u64).read_to_end(&mut chunk).map_err(io_error)?;
                 Ok((file, chunk))
             })
             .await?;
@@ -296,6 +333,66 @@ pub(crate) fn tables<T: Send + Sync + 'static>(
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    let failed = |error| Err(Error::internal(format!("the export failed: {error}")));
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(failed(error)))
+}
+
+/// Returns the error of a task that panicked or was cancelled.
+fn failed(error: JoinError) -> Error {
+    Error::internal(format!("the export failed: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use folio_testkit::wait_for;
+
+    use super::*;
+    use crate::RunningExports;
+
+    async fn permit(exports: &RunningExports, org: &str) -> ExportPermit {
+        let org = OrgId::derive(&[org]);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        exports.begin(&org, exports.written.acquire(&org, 1, deadline).await.unwrap())
+    }
+
+    /// Returns an export with a header and no rows.
+    async fn table(exports: &RunningExports, org: &str) -> Content {
+        let records: Records<u8> = futures::stream::once(async { Ok(vec![0]) }).boxed();
+        tables(records, Spool::new, |_, _| Ok(()), (TableFormat::Csv, permit(exports, org).await))
+    }
+
+    /// Returns an export of `bytes` bytes.
+    async fn json(exports: &RunningExports, org: &str, bytes: usize) -> Content {
+        let chunks = chunked(futures::stream::once(async move { Ok(Bytes::from(vec![b'x'; bytes])) }));
+        spooled(chunks, permit(exports, org).await)
+    }
+
+    #[tokio::test]
+    async fn invariant_10_slow_downloads_of_four_organizations_do_not_block_a_fifth() {
+        let exports = RunningExports::default();
+        let mut slow = Vec::new();
+        for org in ["a", "b", "c", "d"] {
+            // The caller reads nothing of the first file, and only the first chunk of the second one.
+            slow.push(table(&exports, org).await.into_stream());
+            let mut file = json(&exports, org, 3 * CHUNK_BYTES).await.into_stream();
+            assert_eq!(file.try_next().await.unwrap().map(|chunk| chunk.len()), Some(CHUNK_BYTES));
+            slow.push(file);
+        }
+        wait_for("the files to be complete", Duration::from_secs(20), async || (exports.count() == 0).then_some(()))
+            .await;
+        let read: Vec<Bytes> = table(&exports, "e").await.into_stream().try_collect().await.unwrap();
+        assert_eq!(read.concat(), b"extraction_id\n");
+        let read: Vec<Bytes> = json(&exports, "e", CHUNK_BYTES + 1).await.into_stream().try_collect().await.unwrap();
+        assert_eq!(read.concat(), vec![b'x'; CHUNK_BYTES + 1]);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_export_releases_its_permit() {
+        let exports = RunningExports::default();
+        let content = spooled(futures::stream::pending().boxed(), permit(&exports, "a").await);
+        assert_eq!(exports.count(), 1);
+        drop(content);
+        wait_for("the permit", Duration::from_secs(20), async || (exports.count() == 0).then_some(())).await;
+    }
 }

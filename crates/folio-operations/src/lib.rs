@@ -38,6 +38,7 @@ pub mod document_splits;
 pub mod document_structure;
 pub mod document_watch;
 pub mod documents;
+mod export_permits;
 pub mod exports;
 pub mod extractions;
 pub mod filter;
@@ -86,8 +87,9 @@ pub mod webhook_endpoints;
 
 pub use audit::{AuditRecord, AuditedChange};
 pub use caller::{Caller, CredentialKind, ORGANIZATION};
-pub use context::{Components, Context, Operations, RunningExports};
+pub use context::{Components, Context, Operations};
 pub use declaration::{Access, Audit, Class, Declaration, Effect, Idempotency, Quota, Service};
+pub use export_permits::RunningExports;
 pub use list::{ListPage, ListRequest, Listing, Period, SortKeys};
 pub use operation::{Call, Operation};
 pub use reference::{PromptRef, RevisionRef, SchemaRef};

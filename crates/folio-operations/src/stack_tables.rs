@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_export::{Spool, StackRecord, TableFormat};
-use folio_permits::Permit;
 use folio_resources::{Column, Stack, StackRow, StackRowFilter, StackRowId};
 pub use folio_tools::stack::TableAnswer;
 use folio_tools::stack::{
@@ -13,7 +12,7 @@ use folio_tools::stack::{
     table_rows, with_documents,
 };
 use folio_types::page::{Order, PageRequest};
-use folio_types::{Error, OrgId, Result, StackId};
+use folio_types::{Error, Result, StackId};
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
@@ -23,7 +22,7 @@ use tokio::time::Instant;
 use crate::context::Context;
 use crate::declaration::Declaration;
 use crate::documents::Content;
-use crate::exports::{ExportFormat, Records, json_array, json_lines, tables};
+use crate::exports::{ExportFormat, Records, json_array, json_lines, spooled, tables};
 use crate::operation::Operation;
 use crate::stack_rows::RowView;
 use crate::stacks::SERVICE;
@@ -216,17 +215,6 @@ async fn row_versions(context: &Context, stack: &StackId) -> Result<HashMap<Stac
     }
 }
 
-/// Returns records that own a permit until their end.
-fn owning(mut records: Records<StackRecord>, permit: Permit<OrgId>) -> Records<StackRecord> {
-    async_stream::stream! {
-        let _permit = permit;
-        while let Some(page) = records.next().await {
-            yield page;
-        }
-    }
-    .boxed()
-}
-
 /// Streams a table as a file.
 #[derive(Debug, Clone, Serialize)]
 pub struct ExportTable {
@@ -248,11 +236,11 @@ impl Operation for ExportTable {
             StackRecord::new(&of_stack, &found.row, &found.document.name, has_details)
         };
         let records: Records<StackRecord> = pages.map_ok(move |page| page.into_iter().map(&record).collect()).boxed();
-        // A page of long texts has tens of megabytes, which a slow caller keeps in memory.
+        // A page of long texts has tens of megabytes, which a slow caller of a stream would keep in memory.
         let permit = context.export_permit().await?;
         let format = match self.format {
-            ExportFormat::JsonLines => return Ok(Content::new(json_lines(owning(records, permit)))),
-            ExportFormat::Json => return Ok(Content::new(json_array(owning(records, permit)))),
+            ExportFormat::JsonLines => return Ok(spooled(json_lines(records), permit)),
+            ExportFormat::Json => return Ok(spooled(json_array(records), permit)),
             ExportFormat::Csv => TableFormat::Csv,
             ExportFormat::Xlsx => TableFormat::Xlsx,
         };

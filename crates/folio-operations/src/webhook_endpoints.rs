@@ -271,6 +271,7 @@ impl Operation for RedeliverWebhook {
 async fn deliver(context: &Context, endpoint: &WebhookEndpointId, event: &Event) -> Result<Delivery> {
     let (org, jobs) = (&context.principal().org, &*context.stores().jobs);
     admit(open_deliveries(jobs, org, endpoint).await?)?;
+    context.stores().rows.check_space().await?;
     let (attempt, at) = (context.request.id_parts(), context.request.received_at());
     let header = create_delivery(jobs, (org, endpoint), event, &attempt, at).await?;
     context.jobs().hints().push(JobQueue::Deliveries, org, &header.id).await;

@@ -27,7 +27,6 @@ fn live(reads: &impl Reads, org: &OrgId, id: &JobId) -> Result<Option<JobHeader>
 #[async_trait]
 impl JobRecordStore for Jobs {
     async fn create(&self, header: JobHeader) -> Result<JobHeader> {
-        self.0.reserve().check()?;
         self.0.write(move |transaction| create(transaction, header)).await
     }
 

@@ -11,7 +11,7 @@ use crate::follow_up_jobs::{FollowUpJob, FollowUpJobs};
 /// upload requested none, or the organization has too many open jobs.
 ///
 /// # Errors
-/// `STORE_UNAVAILABLE`: the text must not be written.
+/// `STORE_UNAVAILABLE` or `OVERLOADED`: the text must not be written.
 pub(crate) async fn create(jobs: &FollowUpJobs, document: &Document, at: Timestamp) -> Result<Option<JobId>> {
     if !document.has_auto_create {
         return Ok(None);
@@ -23,6 +23,7 @@ pub(crate) async fn create(jobs: &FollowUpJobs, document: &Document, at: Timesta
         input: json!(AutoCreateInput { at, run_budget: document.auto_create_budget }),
         item: id.to_string(),
         at,
+        uses_reserve: false,
     };
     jobs.create(org, document.created_by.clone(), job).await
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use folio_history::job::{JobLimits, NewJob};
-use folio_storage::{JobPageStore, JobRecordStore, Stores, create_job};
+use folio_storage::{JobPageStore, JobRecordStore, Stores, create_job, create_job_of_accepted_write};
 use folio_types::{JobId, OrgId, Principal, Result, Role, Timestamp, UserId};
 use serde_json::Value;
 
@@ -18,6 +18,8 @@ pub(crate) struct FollowUpJob {
     /// Subject of the item.
     pub(crate) item: String,
     pub(crate) at: Timestamp,
+    /// If true, the write that causes the job is accepted on a full disk, and so is the job. If false, both are refused there.
+    pub(crate) uses_reserve: bool,
 }
 
 /// Creates jobs within the limits of their organizations. Cheap to clone.
@@ -38,9 +40,9 @@ impl FollowUpJobs {
     /// jobs, which must not prevent the write.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the caller must not write what causes the job.
+    /// `STORE_UNAVAILABLE` or `OVERLOADED`: the caller must not write what causes the job.
     pub(crate) async fn create(&self, org: &OrgId, user: UserId, job: FollowUpJob) -> Result<Option<JobId>> {
-        let FollowUpJob { id, kind, input, item, at } = job;
+        let FollowUpJob { id, kind, input, item, at, uses_reserve } = job;
         let new = NewJob {
             id,
             principal: Principal::new(org.clone(), user, Role::Member),
@@ -50,7 +52,12 @@ impl FollowUpJobs {
             running_max: self.limits.running_time,
             at,
         };
-        match create_job(&*self.jobs, &self.pages, &self.limits, new).await {
+        let (jobs, pages, limits) = (&*self.jobs, &self.pages, &self.limits);
+        let created = match uses_reserve {
+            true => create_job_of_accepted_write(jobs, pages, limits, new).await,
+            false => create_job(jobs, pages, limits, new).await,
+        };
+        match created {
             Ok(header) => Ok(Some(header.id)),
             Err(error) if is_store_failure(&error) => Err(error),
             Err(error) => {

@@ -40,7 +40,7 @@ impl Ingestions {
     /// afterwards. None: the organization ingests no documents, or has too many open jobs.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the caller must not write the text.
+    /// `STORE_UNAVAILABLE` or `OVERLOADED`: the caller must not write the text.
     pub(crate) async fn of_text(
         &self,
         org: &OrgId,
@@ -52,7 +52,7 @@ impl Ingestions {
         let mode = organization.map_or(IngestionMode::Off, |organization| organization.ingestion);
         if !is_ready {
             return match mode != IngestionMode::Off || self.may_have_passages(org, id).await? {
-                true => self.create(org, id, IngestionMode::Index, cause, None).await,
+                true => self.create(org, id, IngestionMode::Index, (cause, true), None).await,
                 false => Ok(None),
             };
         }
@@ -65,14 +65,14 @@ impl Ingestions {
                 Some(document.created_by)
             }
         };
-        self.create(org, id, mode, cause, user).await
+        self.create(org, id, mode, (cause, false), user).await
     }
 
     /// Creates the job of a change of a document with passages, or of its deletion, and returns its id. The caller writes the change
     /// afterwards. `after`: None if the document is deleted.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the change must not be written.
+    /// `STORE_UNAVAILABLE` or `OVERLOADED`: the change must not be written.
     pub(crate) async fn of_change(
         &self,
         before: &Document,
@@ -88,7 +88,7 @@ impl Ingestions {
         }
         let version = after.map_or(before.version.saturating_add(1), |after| after.version);
         let cause = IngestionCause { at, version: Some(version) };
-        self.create(org, id, IngestionMode::Index, cause, None).await
+        self.create(org, id, IngestionMode::Index, (cause, true), None).await
     }
 
     async fn may_have_passages(&self, org: &OrgId, id: &DocumentId) -> Result<bool> {
@@ -103,13 +103,15 @@ impl Ingestions {
         }
     }
 
-    /// `user`: the user with whose role the job runs. None: the platform, so that the job does not depend on a member.
+    /// `uses_reserve`: as [`FollowUpJob::uses_reserve`]; a full disk refuses pages of texts, but neither changes and deletions of documents
+    /// nor texts without pages. `user`: the user with whose role the job runs. None: the platform, so that the job does not depend on a
+    /// member.
     async fn create(
         &self,
         org: &OrgId,
         id: &DocumentId,
         mode: IngestionMode,
-        cause: IngestionCause,
+        (cause, uses_reserve): (IngestionCause, bool),
         user: Option<UserId>,
     ) -> Result<Option<JobId>> {
         let write = json!(cause).to_string();
@@ -120,6 +122,7 @@ impl Ingestions {
             input: json!(IngestionInput { mode, cause: Some(cause), credit_budget: None }),
             item: id.to_string(),
             at,
+            uses_reserve,
         };
         // Recorded first: the job may end before the caller continues.
         self.passages.set_last_ingestion(org, &job.id, std::slice::from_ref(id)).await?;

@@ -11,6 +11,9 @@
 //! The layer also creates the jobs of prompts that share a tag with a document, those that make proposals ([`TagRuns`]), those that
 //! keep the passages of a document current ([`Ingestions`]), and those that fill rows of stacks ([`StackFills`]).
 //!
+//! If the store refuses a job for the moment (`STORE_UNAVAILABLE`, `OVERLOADED`), the write fails with the same error, and its caller
+//! repeats it.
+//!
 //! A write that was refused, or that was lost, leaves deliveries without a record. Their job finds no record and sends
 //! nothing.
 

@@ -88,7 +88,7 @@ impl Outbox {
     /// Creates the deliveries of events, and returns their jobs. The caller writes the records of the events afterwards.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the records must not be written.
+    /// `STORE_UNAVAILABLE` or `OVERLOADED`: the records must not be written.
     pub(crate) async fn enqueue(&self, org: &OrgId, events: &[Event]) -> Result<Vec<JobId>> {
         if events.is_empty() {
             return Ok(Vec::new());
@@ -157,9 +157,10 @@ impl Outbox {
     }
 }
 
-/// Returns true if the store may be unavailable for the record of the event as well.
+/// Returns true if the store did not accept a job now, and may accept it later. The caller repeats the write that causes the job, so
+/// that no job is lost.
 pub(crate) fn is_store_failure(error: &Error) -> bool {
-    error.reason == Reason::StoreUnavailable
+    matches!(error.reason, Reason::StoreUnavailable | Reason::Overloaded)
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl StackFills {
     /// that change may run before the text is stored.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the caller must not write the text, or must repeat the write.
+    /// `STORE_UNAVAILABLE` or `OVERLOADED`: the caller must not write the text, or must repeat the write.
     pub(crate) async fn of_text(
         &self,
         org: &OrgId,
@@ -68,7 +68,7 @@ impl StackFills {
     /// afterwards. `by`: the user on whose behalf the document is changed.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the change must not be written.
+    /// `STORE_UNAVAILABLE` or `OVERLOADED`: the change must not be written.
     pub(crate) async fn after_document(
         &self,
         before: &Document,
@@ -93,7 +93,7 @@ impl StackFills {
     /// afterwards. `before`: None for a new stack.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the change must not be written.
+    /// `STORE_UNAVAILABLE` or `OVERLOADED`: the change must not be written.
     pub(crate) async fn after_stack(
         &self,
         before: Option<&Stack>,
@@ -113,6 +113,7 @@ impl StackFills {
             input: json!(StackPlanInput { version, at }),
             item: id.to_string(),
             at,
+            uses_reserve: false,
         };
         self.jobs.create(org, user.clone(), job).await
     }
@@ -150,6 +151,7 @@ impl StackFills {
             input: json!(input),
             item: document.id.to_string(),
             at: cause.at,
+            uses_reserve: false,
         };
         self.jobs.create(org, user.clone(), job).await
     }

@@ -38,7 +38,7 @@ impl TagRuns {
     /// which the caller writes afterwards. None: the upload requested no proposal, or the organization has too many open jobs.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the caller must not write the text.
+    /// `STORE_UNAVAILABLE` or `OVERLOADED`: the caller must not write the text.
     pub(crate) async fn proposal_of_text(&self, org: &OrgId, id: &DocumentId, at: Timestamp) -> Result<Option<JobId>> {
         let Some(document) = self.documents.get(org, id).await? else { return Ok(None) };
         auto_create::create(&self.jobs, &document, at).await
@@ -49,7 +49,7 @@ impl TagRuns {
     /// that gets a tag between the first call and the write may have no text when the job of the tag runs.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the caller must not write the text, or must repeat the write.
+    /// `STORE_UNAVAILABLE` or `OVERLOADED`: the caller must not write the text, or must repeat the write.
     pub(crate) async fn of_text(
         &self,
         org: &OrgId,
@@ -69,7 +69,7 @@ impl TagRuns {
     /// who uploaded the document.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`: the change must not be written.
+    /// `STORE_UNAVAILABLE` or `OVERLOADED`: the change must not be written.
     pub(crate) async fn after_tags(
         &self,
         before: &Document,
@@ -129,6 +129,7 @@ impl TagRuns {
             input: json!(input),
             item: document.id.to_string(),
             at: cause.at,
+            uses_reserve: false,
         };
         self.jobs.create(org, user.clone(), job).await
     }

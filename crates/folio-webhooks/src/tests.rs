@@ -1,5 +1,7 @@
 //! Tests of deliveries on the embedded store, with a receiver on the loopback interface.
 
+mod full_disk;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -96,7 +98,11 @@ struct Sandbox {
 
 impl Sandbox {
     fn open(folder: &std::path::Path, allowed: &[&str]) -> Self {
-        let store = EmbeddedStore::open(StoreOptions::at(folder)).unwrap();
+        Self::open_with(StoreOptions::at(folder), allowed)
+    }
+
+    fn open_with(options: StoreOptions, allowed: &[&str]) -> Self {
+        let store = EmbeddedStore::open(options).unwrap();
         let environment: Arc<dyn Environment> = Arc::new(System);
         let shared = folio_storage_memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
         let stores = store.stores();

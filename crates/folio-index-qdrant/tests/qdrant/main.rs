@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_breaker::BreakerOptions;
 use folio_index::{Embedding, Filter, IndexState, IndexedDocument, Passage, PassageIndex, Search, Written};
 use folio_index_conformance::{Fixture, suite};
 use folio_index_qdrant::{QdrantIndex, QdrantOptions};
@@ -139,7 +140,8 @@ async fn a_server_that_does_not_respond_is_reported_within_the_time_limits() {
     let started = std::time::Instant::now();
     let error = index.state(&org).await.unwrap_err();
     assert_eq!(error.reason, Reason::StoreUnavailable);
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    // Three attempts, each with a health check of up to a second.
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     // The circuit breaker opens, so that calls fail at once.
     wait_for("the breaker to open", PATIENCE, async || {
         let _ = index.state(&org).await;
@@ -155,6 +157,33 @@ async fn a_server_that_does_not_respond_is_reported_within_the_time_limits() {
     .await;
     server.resume().unwrap();
     wait_for("the server to answer", PATIENCE, async || index.state(&org).await.ok()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invariant_10_slow_searches_of_one_organization_do_not_open_the_breaker_for_others() {
+    let server = server("");
+    let (patient, slow, other) = (open(&QdrantOptions::at(&server.url())).await, org("slow"), org("other"));
+    for org in [&slow, &other] {
+        ready(&patient, org).await;
+        patient.upsert(org, vec![document("a", 1, 3)]).await.unwrap();
+    }
+    // The three attempts of one search would open the breaker.
+    let breaker = BreakerOptions { failures: 3, ..BreakerOptions::default() };
+    let options = QdrantOptions { timeout: Duration::from_secs(1), breaker, ..QdrantOptions::at(&server.url()) };
+    let (index, search) = (open(&options).await, search("common"));
+    wait_for("the server to answer in time", PATIENCE, async || index.state(&other).await.ok()).await;
+    server.delay(slow.as_str(), Duration::from_secs(600)).unwrap();
+    let late = index.search(&slow, &search).await.unwrap_err();
+    assert_eq!(late.reason, Reason::StoreUnavailable);
+    let searches = async {
+        for number in 0..20 {
+            assert_eq!(index.search(&other, &search).await.unwrap().hits.len(), 3, "{number}");
+        }
+    };
+    let (late, ()) = tokio::join!(index.search(&slow, &search), searches);
+    assert_eq!(late.unwrap_err().reason, Reason::StoreUnavailable);
+    let counters = index.call_counters();
+    assert_eq!((counters.rejected, counters.is_open), (0, false));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ use folio_tools::mcp::McpServers;
 use folio_types::Environment;
 use tokio_util::task::TaskTracker;
 
-use super::RunningExports;
+use crate::export_permits::RunningExports;
 
 #[derive(Clone)]
 pub struct Components {

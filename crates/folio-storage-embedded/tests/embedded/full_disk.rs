@@ -7,17 +7,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use folio_credit::LedgerRow;
+use folio_history::job::{DELIVERY_KIND, EXTRACTION_KIND, JobHeader, JobLimits, NewJob, TEXT_INGESTION_KIND};
 use folio_history::journal::{Accepted, End, Ended, Entry};
 use folio_history::thread::{Append, Appended, Fence, NewThread};
 use folio_resources::{Document, DocumentChange, ImageAnnotation, ImageDescription, NewDocument, TextState};
 use folio_storage::value::{PassageHead, StoredPassage};
-use folio_storage::{ChunkSet, IngestUpdate, NewPage, PassagesWritten, StoredSummary, Stores, SummaryScope, VectorKey};
+use folio_storage::{
+    ChunkSet, IngestUpdate, NewPage, PassagesWritten, StoredSummary, Stores, SummaryScope, VectorKey, create_job,
+    create_job_of_accepted_write,
+};
 use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_testkit::wait_for;
 use folio_types::message::FinishReason;
 use folio_types::op::{Expected, OpState, Write, WriteOutcome};
 use folio_types::{
-    BlobId, BlobKey, BlockId, Digest, DocumentId, Error, IngestionId, OrgId, Principal, Reason, Role, ThreadId,
+    BlobId, BlobKey, BlockId, Digest, DocumentId, Error, IngestionId, JobId, OrgId, Principal, Reason, Role, ThreadId,
     Timestamp, UnknownFields, UserId,
 };
 
@@ -113,6 +117,23 @@ async fn write_derived(stores: &Stores, name: &str) -> [(&'static str, Result<()
     ]
 }
 
+fn job(name: &str, kind: &str) -> NewJob {
+    NewJob {
+        id: JobId::derive(&[name]),
+        principal: Principal::new(org(), UserId::derive(&["user"]), Role::Member),
+        kind: kind.to_owned(),
+        input: serde_json::json!({}),
+        items: vec!["item".to_owned()],
+        running_max: Duration::from_secs(60),
+        at: now(),
+    }
+}
+
+async fn create_new_job(stores: &Stores, name: &str) -> Result<JobHeader, Error> {
+    let new = job(name, EXTRACTION_KIND);
+    create_job(&*stores.jobs, &stores.job_pages(), &JobLimits::default(), new).await
+}
+
 async fn append(stores: &Stores, entry: Entry, version: u64) -> Result<Appended, Error> {
     let fence = Fence { epoch: 0, version };
     let append = Append { entries: vec![entry], ..Append::new(u128::from(version), fence, now()) };
@@ -141,6 +162,7 @@ async fn without_free_space_content_is_refused_and_turns_end_credit_settles_and_
     for (what, written) in write_derived(&stores, "old").await {
         assert_eq!(written, Ok(()), "{what}");
     }
+    let old_job = create_new_job(&stores, "old").await.unwrap();
     stores.threads.create(thread("old")).await.unwrap();
     append(&stores, accepted(1), 0).await.unwrap();
     let block = BlockId::derive(&["block"]);
@@ -160,10 +182,13 @@ async fn without_free_space_content_is_refused_and_turns_end_credit_settles_and_
     }
     assert_refused(stores.threads.create(thread("new")).await, "a thread");
     assert_refused(append(&stores, accepted(2), 1).await, "a turn");
+    assert_refused(create_new_job(&stores, "new").await, "a job");
+    assert_eq!(create_new_job(&stores, "old").await.unwrap().id, old_job.id, "a repeated request");
 
     let end = End::Completed { text: "answer".to_owned(), thinking: Vec::new(), finish: FinishReason::Stop };
     let ended = Entry::Ended(Box::new(Ended::new(1, end, 1, now())));
     assert!(matches!(append(&stores, ended, 1).await.unwrap(), Appended::Done(_)));
+    stores.jobs.create(job("delivery of the end", DELIVERY_KIND).header().unwrap()).await.unwrap();
     let settled = stores.credit.settle(&org(), &block, row.settled_as_reserved(now())).await.unwrap();
     assert!(settled.settled.is_some_and(|settled| settled.credits == 5));
     stores.credit.seal(&org(), &block).await.unwrap();
@@ -172,6 +197,8 @@ async fn without_free_space_content_is_refused_and_turns_end_credit_settles_and_
         panic!("version mismatch")
     };
     assert!(matches!(row.state, OpState::Done(_)), "{row:?}");
+    let (pages, removal) = (stores.job_pages(), job("removal of passages", TEXT_INGESTION_KIND));
+    create_job_of_accepted_write(&*stores.jobs, &pages, &JobLimits::default(), removal).await.unwrap();
     stores.blobs.delete(&blob_key("old")).await.unwrap();
     let old = DocumentId::derive(&["old"]);
     stores.remove_ingested(&org(), &old).await.unwrap();

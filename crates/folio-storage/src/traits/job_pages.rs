@@ -32,6 +32,11 @@ impl JobPageStore {
         Self(rows)
     }
 
+    /// Checks that new work may be stored. Errors: those of [`RowStore::check_space`].
+    pub(crate) async fn check_space(&self) -> Result<()> {
+        self.0.check_space().await
+    }
+
     /// Stores the pages after the first one of a job that is not created yet. Idempotent. A page that is stored remains: another
     /// process may have created the job with the same pages, and the owner may have stored the end of a page.
     pub async fn create(&self, header: &JobHeader, pages: &[JobPage]) -> Result<()> {

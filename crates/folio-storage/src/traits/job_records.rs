@@ -19,7 +19,8 @@ pub const JOB_HINTS: &str = "jobs";
 #[async_trait]
 pub trait JobRecordStore: Send + Sync {
     /// Creates a job, with its row in the index of open jobs, unless a job with its id exists; returns the stored header.
-    /// The row is durable before the header is. `NOT_FOUND` if a job with this id was deleted.
+    /// The row is durable before the header is. `NOT_FOUND` if a job with this id was deleted. A job may use the reserve of a full
+    /// disk: [`create_job`] checks the space for new work.
     async fn create(&self, header: JobHeader) -> Result<JobHeader>;
 
     /// Inserts the row of a job that will be created into the index of open jobs, so that the sweep removes what was stored
@@ -65,16 +66,49 @@ pub trait JobRecordStore: Send + Sync {
 /// Creates a job within the limits of its organization, and returns the header that is then stored. Idempotent by the id.
 ///
 /// # Errors
-/// `QUEUE_FULL`; `INVALID_FIELD` or `TOO_LARGE` of the items or the input; those of [`JobRecordStore::create`].
+/// `QUEUE_FULL`; `OVERLOADED` while the disk of the store has too little free space; `INVALID_FIELD` or `TOO_LARGE` of the items or
+/// the input; those of [`JobRecordStore::create`].
 pub async fn create_job(
     store: &dyn JobRecordStore,
     pages: &JobPageStore,
     limits: &JobLimits,
     new: NewJob,
 ) -> Result<JobHeader> {
+    create(store, pages, limits, (new, DiskUse::LeavesReserve)).await
+}
+
+/// Creates a job as [`create_job`] does, also on a full disk: the job follows a write that is accepted there, such as a deletion.
+///
+/// # Errors
+/// Those of [`create_job`], except for the free space.
+pub async fn create_job_of_accepted_write(
+    store: &dyn JobRecordStore,
+    pages: &JobPageStore,
+    limits: &JobLimits,
+    new: NewJob,
+) -> Result<JobHeader> {
+    create(store, pages, limits, (new, DiskUse::UsesReserve)).await
+}
+
+/// Use of the free space that new work must leave on the disk of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DiskUse {
+    LeavesReserve,
+    UsesReserve,
+}
+
+async fn create(
+    store: &dyn JobRecordStore,
+    pages: &JobPageStore,
+    limits: &JobLimits,
+    (new, disk_use): (NewJob, DiskUse),
+) -> Result<JobHeader> {
     let org = new.principal.org.clone();
     if let Some(stored) = store.header(&org, &new.id).await? {
         return Ok(stored);
+    }
+    if disk_use == DiskUse::LeavesReserve {
+        pages.check_space().await?;
     }
     let is_open = JobFilter { queue: JobQueue::of(&new.kind), is_open: Some(true), ..JobFilter::default() };
     let first = PageRequest { size: 1, ..PageRequest::default() };

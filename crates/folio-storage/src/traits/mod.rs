@@ -51,7 +51,10 @@ pub use health::{CallCounters, StoreHealth, clock_offset};
 pub use image_annotations::ImageAnnotationStore;
 pub use index_holders::IndexHolderStore;
 pub use job_pages::JobPageStore;
-pub use job_records::{JOB_HINTS, JobRecordStore, create_job, encode_outcome, hint_job, hinted_job, hinted_queue};
+pub use job_records::{
+    JOB_HINTS, JobRecordStore, create_job, create_job_of_accepted_write, encode_outcome, hint_job, hinted_job,
+    hinted_queue,
+};
 pub use links::{LinkMatch, LinkStore, MATCHES_MAX};
 pub use message_images::MessageImageStore;
 pub use open_turns::OpenTurnStore;

@@ -91,6 +91,15 @@ impl Qdrant {
         self.process.as_ref().context("the server is stopped")?.resume()
     }
 
+    /// Delays the requests for points that contain `text`, such as the id of an organization.
+    pub fn delay(&self, text: &str, time: Duration) -> Result<()> {
+        let delay = format!("{{\"text\": {text:?}, \"seconds\": {}}}", time.as_secs_f64());
+        // Renamed, because the server may read the file now.
+        let (path, written) = (self.folder.path().join("delay.json"), self.folder.path().join("delay.new"));
+        std::fs::write(&written, delay)?;
+        Ok(std::fs::rename(written, path)?)
+    }
+
     /// Starts or restarts the server on the same port with the same data.
     pub fn run(&mut self) -> Result<()> {
         self.kill();

@@ -25,6 +25,8 @@ VERSION = "1.20.0"
 MESSAGE_BYTES = 64 * 1024 * 1024
 THREADS = 16
 CONFIGURATION = "vectors.json"
+# The text and the seconds of a delay of the requests that contain the text.
+DELAY = pathlib.Path(__file__).parent / "delay.json"
 
 
 def compiled(folder):
@@ -190,6 +192,17 @@ class Store:
             self.record(name)
 
 
+def delay(request, context):
+    """Delays a request that contains the text of the delay. The delay ends with the call."""
+    if not DELAY.is_file():
+        return
+    settings = json.loads(DELAY.read_text())
+    if settings["text"].encode() in request.SerializeToString():
+        ended = threading.Event()
+        if context.add_callback(ended.set):
+            ended.wait(settings["seconds"])
+
+
 class Handler:
     """Runs a request, and maps its error to a status."""
 
@@ -197,11 +210,13 @@ class Handler:
         self.store = store
         self.api_key = api_key
 
-    def run(self, context, action):
-        """Checks the API key, and returns the response of an action."""
+    def run(self, context, action, request=None):
+        """Checks the API key, delays the request if there is one, and returns the response of an action."""
         key = dict(context.invocation_metadata()).get("api-key", "")
         if self.api_key and key != self.api_key:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "Invalid API key or JWT")
+        if request is not None:
+            delay(request, context)
         try:
             return action()
         except Refused as error:
@@ -255,7 +270,7 @@ class Points(services.PointsServicer, Handler):
             self.store.shard(request.collection_name).update(operation())
             return wire.PointsOperationResponse(result=wire.UpdateResult(status=wire.Completed))
 
-        return self.run(context, action)
+        return self.run(context, action, request)
 
     def Upsert(self, request, context):
         def operation():
@@ -297,7 +312,7 @@ class Points(services.PointsServicer, Handler):
             self.store.add_vector(request)
             return wire.PointsOperationResponse(result=wire.UpdateResult(status=wire.Completed))
 
-        return self.run(context, action)
+        return self.run(context, action, request)
 
     def Get(self, request, context):
         def action():
@@ -305,7 +320,7 @@ class Points(services.PointsServicer, Handler):
             found = self.store.shard(request.collection_name).retrieve(ids, with_payload(request.with_payload), False)
             return wire.GetResponse(result=[retrieved(record) for record in found])
 
-        return self.run(context, action)
+        return self.run(context, action, request)
 
     def Scroll(self, request, context):
         def action():
@@ -324,7 +339,7 @@ class Points(services.PointsServicer, Handler):
             found, _ = self.store.shard(request.collection_name).scroll(scroll)
             return wire.ScrollResponse(result=[retrieved(record) for record in found])
 
-        return self.run(context, action)
+        return self.run(context, action, request)
 
     def Count(self, request, context):
         def action():
@@ -332,7 +347,7 @@ class Points(services.PointsServicer, Handler):
             count = self.store.shard(request.collection_name).count(counted)
             return wire.CountResponse(result=wire.CountResult(count=count))
 
-        return self.run(context, action)
+        return self.run(context, action, request)
 
     def QueryBatch(self, request, context):
         def action():
@@ -347,7 +362,7 @@ class Points(services.PointsServicer, Handler):
                         fill(scored.payload[key], value)
             return response
 
-        return self.run(context, action)
+        return self.run(context, action, request)
 
     def Facet(self, request, context):
         def action():
@@ -357,7 +372,7 @@ class Points(services.PointsServicer, Handler):
                 response.hits.add(count=hit.count).value.string_value = hit.value
             return response
 
-        return self.run(context, action)
+        return self.run(context, action, request)
 
 
 def query_request(query):

@@ -135,7 +135,7 @@ pub(crate) fn metrics(sources: &MetricSources) -> Vec<Family> {
         let load = uploads.load();
         page.gauge("uploads", "Uploads in progress.", as_u64(load.permits));
         page.gauge("upload_bytes", "Reserved bytes of uploads in progress.", load.bytes);
-        page.gauge("exports", "Exports with tables in progress.", as_u64(exports.count()));
+        page.gauge("exports", "Files of exports that are written now.", as_u64(exports.count()));
     }
     if let Some(membership) = &sources.membership {
         let live = membership.live().borrow().clone();
