@@ -12,6 +12,9 @@ pub struct EmbeddedOptions {
     /// Maximum bytes of vectors in memory, of all organizations together. Passages whose vectors do not fit are skipped
     /// by the dense part of a search, and the answer names their number. Default: 512 MiB.
     pub memory_bytes: u64,
+    /// Maximum bytes of all indexes on the disk, half of it for one organization. An index counts twice, because a merge writes a
+    /// segment before it removes the merged ones. Default: 64 GiB.
+    pub disk_bytes: u64,
     /// Number of passages of an organization from which its vectors are kept in memory as 8-bit integers. Default:
     /// 100,000.
     pub quantize_above: u64,
@@ -36,6 +39,7 @@ impl Default for EmbeddedOptions {
     fn default() -> Self {
         Self {
             memory_bytes: 512 * MIB,
+            disk_bytes: 64 * 1024 * MIB,
             quantize_above: 100_000,
             readers_max: 64,
             writers_max: 4,

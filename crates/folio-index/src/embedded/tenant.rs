@@ -248,6 +248,19 @@ impl Tenant {
         Ok(())
     }
 
+    /// Stores that the index lacks documents. The state becomes `Rebuilding`, and a rebuild that has begun cannot end. Idempotent.
+    pub(super) fn mark_incomplete(&self) -> Result<(), Failure> {
+        let _writer = self.lock_writer()?;
+        let (state, reader) = self.usable()?;
+        if state == IndexState::Rebuilding && manifest::rebuild(&self.folder)?.is_none() {
+            return Ok(());
+        }
+        tracing::warn!(org = %self.org, "an index of passages has too little disk space and is incomplete");
+        manifest::write(&self.folder, IndexState::Rebuilding)?;
+        *lock(&self.opened) = Some(Opened { state: IndexState::Rebuilding, reader: Some(reader) });
+        Ok(())
+    }
+
     pub(super) fn delete(&self, vectors: &VectorCache) -> Result<(), Failure> {
         let mut writer = self.lock_writer()?;
         self.remove(&mut writer, vectors)
