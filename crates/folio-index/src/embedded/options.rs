@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use folio_types::{Error, Result};
 
+use super::tenant::WRITER_BYTES;
+
 const MIB: u64 = 1024 * 1024;
 
 /// Settings of the embedded index.
@@ -53,6 +55,11 @@ impl Default for EmbeddedOptions {
 }
 
 impl EmbeddedOptions {
+    /// Returns the maximum bytes of memory of all open writers.
+    pub fn writer_bytes(&self) -> u64 {
+        u64::try_from(self.writers_max.saturating_mul(WRITER_BYTES)).unwrap_or(u64::MAX)
+    }
+
     /// Checks the settings.
     ///
     /// # Errors

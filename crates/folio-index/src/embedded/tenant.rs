@@ -31,7 +31,7 @@ use crate::passage::IndexedDocument;
 /// File of the index library with the segments of the last commit.
 const META_FILE: &str = "meta.json";
 /// Memory in bytes that a writer uses for the words of a commit before it writes a segment.
-const WRITER_BYTES: usize = 20_000_000;
+pub(super) const WRITER_BYTES: usize = 20_000_000;
 /// Maximum size in bytes of an index whose checksums are compared when it is opened. Damage of a larger index is found
 /// when it is read.
 const CHECKED_BYTES: u64 = 64 * 1024 * 1024;
