@@ -1,5 +1,6 @@
 //! The bounded parts of the memory of this process, which must fit into the memory limit of its container.
 
+use folio_blobs::S3Options;
 use folio_documents::MemoryPart;
 use folio_index::UPSERT_BYTES;
 
@@ -17,6 +18,11 @@ pub(super) fn parts(settings: &Settings) -> Vec<MemoryPart> {
     let documents = settings.documents.clone().for_roles(is_gateway, is_node);
     let parts = [
         (true, "the program", PROGRAM_BYTES),
+        (
+            is_gateway && settings.storage.blobs.starts_with("s3://"),
+            "uploads to the bucket (documents.uploads, 8 MiB each)",
+            size(documents.uploads.saturating_mul(S3Options::default().part_bytes)),
+        ),
         (
             is_gateway,
             "incomplete requests (gateway.incomplete_message_bytes)",
@@ -63,8 +69,11 @@ mod tests {
     fn the_defaults_fit_into_small_containers() {
         let both = settings(&[Role::Gateway, Role::Node]);
         assert!(sum(&both) + CHILDREN[0] <= 4 * GIB, "{:?}", parts(&both));
-        let gateway = settings(&[Role::Gateway]);
-        assert!(sum(&gateway) + CHILDREN[1] <= GIB, "the limit of the chart: {:?}", parts(&gateway));
+        let mut gateway = settings(&[Role::Gateway]);
+        assert!(sum(&gateway) + CHILDREN[1] <= GIB, "{:?}", parts(&gateway));
+        gateway.storage.blobs = "s3://bucket".to_owned();
+        gateway.documents.uploads = 128;
+        assert!(sum(&gateway) + CHILDREN[1] <= 2 * GIB, "the values of the chart: {:?}", parts(&gateway));
         let mut node = settings(&[Role::Node]);
         let alone = sum(&node);
         node.storage.cql.contact_points = vec!["host".to_owned()];
