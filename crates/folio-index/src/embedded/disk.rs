@@ -83,7 +83,15 @@ impl DiskUse {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores the measured size of an index.
+    /// Stores the measured size of an index. No effect on an index that was deleted while it was measured.
+    pub(super) fn update(&self, org: &OrgId, bytes: u64) {
+        let mut sizes = self.sizes();
+        if let Some(known) = sizes.by_org.get_mut(org) {
+            *known = bytes;
+        }
+    }
+
+    /// Stores the size of a new index.
     pub(super) fn set(&self, org: &OrgId, bytes: u64) {
         self.sizes().set(org, bytes);
     }
@@ -204,6 +212,7 @@ mod tests {
         disk.set(&org("b"), 51 * MIB);
         assert!(disk.check_rebuild(&org("a"), now).is_err(), "another index uses the maximum");
         disk.remove(&org("b"));
-        assert!(disk.check_rebuild(&org("a"), now).is_ok());
+        disk.update(&org("b"), 51 * MIB);
+        assert!(disk.check_rebuild(&org("a"), now).is_ok(), "the other index was deleted");
     }
 }

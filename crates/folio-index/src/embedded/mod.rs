@@ -290,7 +290,7 @@ impl Shared {
     /// Stores the size of an index on the disk. An index that cannot be read keeps its size.
     fn measure(&self, tenant: &Tenant) {
         if let Ok(bytes) = tenant.disk_bytes() {
-            self.disk.set(&tenant.org, bytes);
+            self.disk.update(&tenant.org, bytes);
         }
     }
 
@@ -337,7 +337,7 @@ impl PassageIndex for EmbeddedIndex {
         let begun = self.write(org, move |shared, tenant| {
             shared.disk.check_rebuild(&tenant.org, Instant::now())?;
             tenant.begin_rebuild(&shared.vectors, rebuild)?;
-            shared.measure(tenant);
+            shared.disk.set(&tenant.org, 0);
             Ok(())
         });
         let begun = begun.await?;
