@@ -1,12 +1,14 @@
 //! `cargo xtask deploy`: checks the files of a deployment.
 //!
 //! The chart `helm/folio` is linted, rendered with each of its examples and compared with the accepted snapshots. The
-//! manifests and `compose.yaml` are validated against their schemas.
+//! temporary files of each pod must fit into its volume. The manifests and `compose.yaml` are validated against their schemas.
+
+mod volumes;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::run::{finish, finish_quietly, root, tools_folder};
 use crate::tools::{COMPOSE_SCHEMA, HELM, Install, KUBERNETES_VALIDATE, Tool, missing_of};
@@ -55,6 +57,8 @@ pub(crate) fn check(accept: bool) -> Result<u64> {
         }
         compare(&known, &rendered)?;
         passed(&format!("snapshot::{name}"));
+        ensure!(volumes::check(&rendered)? == 2, "{name} must render a gateway and nodes");
+        passed(&format!("volumes::{name}"));
         for version in KUBERNETES {
             finish_quietly(tool(&KUBERNETES_VALIDATE)?.args(["--strict", "--quiet", "-k", version]).arg(&known))?;
         }

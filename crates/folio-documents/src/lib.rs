@@ -45,6 +45,7 @@ pub use active_uploads::ActiveUploads;
 pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions, IsSweeper, always_sweeper};
 pub use ingest::{IngestHandle, IngestLoad, Ingestor};
 pub use machine::check_machine;
+pub use memory::MemoryPart;
 pub use model_image::{MODEL_IMAGE_TYPE, ModelImage};
 pub use options::{Isolation, Options};
 pub use page_renderer::PageRenderer;

@@ -69,8 +69,8 @@ folio_types::settings! {
         /// Number of attempts that ended with the death of the process after which a document fails. An attempt that
         /// a shutdown cancels does not count.
         pub attempts: u32 = 2,
-        /// Memory of all child processes together in bytes. 0: half of the memory limit of the container, or of the
-        /// machine.
+        /// Memory of all child processes together in bytes. 0: half of the memory limit of the container, but at most what the other
+        /// parts of the process leave of it, or half of the memory of the machine.
         pub memory_bytes: u64 = 0,
         /// Maximum address space of a child process in bytes. 0: an equal part of `memory_bytes` for each of
         /// `concurrency` + `slow_concurrency` + `page_images` + `protected_uploads` child processes, at most 1.5 GiB.

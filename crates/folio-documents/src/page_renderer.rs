@@ -15,7 +15,6 @@ use tokio::time::Instant;
 
 use crate::ingest::attempts::{SCRATCH_PREFIX, copy, disk};
 use crate::isolate::{ChildError, ChildProcesses, Files};
-use crate::memory;
 use crate::model_image::{ModelImage, model_image};
 use crate::options::Options;
 use crate::reader;
@@ -66,7 +65,7 @@ impl std::fmt::Debug for PageRenderer {
 impl PageRenderer {
     pub fn new(stores: Stores, environment: Arc<dyn Environment>, options: Options) -> Self {
         let permits = Permits::leaving_one(options.page_images.max(1), WAITERS);
-        let options = Options { child_memory_bytes: memory::child_bytes(&options, memory::limit()), ..options };
+        let options = options.with_child_memory(&[]);
         Self { stores, environment, options: Arc::new(options), permits }
     }
 

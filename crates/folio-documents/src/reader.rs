@@ -11,7 +11,6 @@ use folio_types::{Error, Reason, Result, Secret};
 use tokio::sync::Semaphore;
 
 use crate::isolate::{ChildError, ChildProcesses, Files};
-use crate::memory;
 use crate::normal::{Bounded, bound, normalize};
 use crate::ocr::{Installed, Ocr, OcrBudget};
 use crate::options::{Isolation, Options};
@@ -135,7 +134,7 @@ pub struct TextReader {
 impl TextReader {
     pub fn new(options: Options) -> Self {
         let ocr_slots = Arc::new(Semaphore::new(options.concurrency.max(1)));
-        let options = Options { child_memory_bytes: memory::child_bytes(&options, memory::limit()), ..options };
+        let options = options.with_child_memory(&[]);
         Self { options: Arc::new(options), ocr_slots }
     }
 

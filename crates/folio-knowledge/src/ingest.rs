@@ -58,7 +58,7 @@ pub struct IngestRequest {
 /// The result of an ingestion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ingested {
-    /// The generation is live, and the index contains it or is being rebuilt.
+    /// The generation is live, and the index contains it, is being rebuilt, or has too little disk space for it.
     Live(PassageHead),
     /// Nothing was stored, for this reason.
     Skipped(String),
@@ -270,7 +270,13 @@ pub(crate) async fn publish(
             store.set_serving_space(org, None, &serving).await?;
         }
     }
-    upsert(knowledge, org, vec![indexed(document, &head, passages)]).await?;
+    match upsert(knowledge, org, vec![indexed(document, &head, passages)]).await {
+        // A repetition would be refused, too. Searches name the gap until a rebuild finds the disk space.
+        Err(error) if error.reason == Reason::QuotaExceeded => {
+            tracing::warn!(%org, document = %id, %error, "a document is stored, and the index of passages lacks it");
+        }
+        written => written?,
+    }
     knowledge.hit("index:after").await;
     match documents.get(org, id).await? {
         // The clean-up of the deletion may have been earlier than the writes.

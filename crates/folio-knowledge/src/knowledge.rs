@@ -12,7 +12,7 @@ use folio_types::{OrgId, Result};
 
 use crate::memory::IngestionMemory;
 use crate::network::NetworkModes;
-use crate::options::Tokenizers;
+use crate::options::{Options, Tokenizers};
 use crate::work_permits::WorkPermits;
 
 /// The passages of all organizations: the stores that contain them, and the index that finds them. One instance per process;
@@ -48,7 +48,7 @@ impl Knowledge {
             network: None,
             failpoint: None,
             permits: WorkPermits::default(),
-            memory: IngestionMemory::default(),
+            memory: IngestionMemory::new(Options::default().ingestion_bytes),
         }
     }
 
@@ -61,6 +61,12 @@ impl Knowledge {
     #[must_use]
     pub fn with_sizes(self, chunks: ChunkOptions, tokenizers: Tokenizers) -> Self {
         Self { chunks, tokenizers, ..self }
+    }
+
+    /// Returns a handle whose ingestions use at most these bytes of memory together.
+    #[must_use]
+    pub fn with_ingestion_bytes(self, bytes: u64) -> Self {
+        Self { memory: IngestionMemory::new(bytes), ..self }
     }
 
     #[must_use]

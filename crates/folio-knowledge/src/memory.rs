@@ -9,11 +9,6 @@ use tokio::time::Instant;
 
 use crate::vectors::Target;
 
-const MIB: u64 = 1024 * 1024;
-/// Maximum bytes of the documents that a process ingests at the same time.
-const TOTAL_BYTES: u64 = 1024 * MIB;
-/// Maximum bytes of those of one organization. A document that needs more counts as this number.
-const ORGANIZATION_BYTES: u64 = TOTAL_BYTES / 2;
 /// Texts of a passage in memory at the same time: those of its chunk, of its row and of its entry in the index.
 const TEXTS: u64 = 3;
 /// Vectors of a passage in memory at the same time: the stored and the new one.
@@ -26,16 +21,20 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The memory of the ingestions of a process. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct IngestionMemory(Permits<OrgId>);
-
-impl Default for IngestionMemory {
-    fn default() -> Self {
-        let of = |bytes| Amount { permits: usize::MAX, bytes };
-        Self(Permits::without_queue(of(TOTAL_BYTES), of(ORGANIZATION_BYTES)))
-    }
+pub(crate) struct IngestionMemory {
+    permits: Permits<OrgId>,
+    /// Maximum bytes of the documents of one organization. A document that needs more counts as this number.
+    organization: u64,
 }
 
 impl IngestionMemory {
+    /// `total`: the maximum bytes of the documents that a process ingests at the same time, half of them of one organization.
+    pub(crate) fn new(total: u64) -> Self {
+        let of = |bytes| Amount { permits: usize::MAX, bytes };
+        let organization = total / 2;
+        Self { permits: Permits::without_queue(of(total), of(organization)), organization }
+    }
+
     /// Reserves memory until the permit is dropped. `wait`: the maximum time for which the call waits for other ingestions.
     ///
     /// # Errors
@@ -43,7 +42,7 @@ impl IngestionMemory {
     pub(crate) async fn reserve(&self, org: &OrgId, bytes: u64, wait: Duration) -> Result<Permit<OrgId>> {
         let end = Instant::now() + wait;
         loop {
-            if let Ok(permit) = self.0.try_acquire(org, bytes.min(ORGANIZATION_BYTES)) {
+            if let Ok(permit) = self.permits.try_acquire(org, bytes.min(self.organization)) {
                 return Ok(permit);
             }
             if Instant::now() >= end {
@@ -82,14 +81,14 @@ mod tests {
 
     #[tokio::test]
     async fn an_organization_uses_a_part_of_the_memory_and_waits_for_it() {
-        let (memory, org) = (IngestionMemory::default(), |name: &str| OrgId::derive(&[name]));
+        let (memory, org) = (IngestionMemory::new(1_000), |name: &str| OrgId::derive(&[name]));
         let reserve = |name: &str, bytes| {
             let (memory, org) = (memory.clone(), org(name));
             async move { memory.reserve(&org, bytes, Duration::ZERO).await }
         };
         let first = reserve("a", u64::MAX).await.unwrap();
         assert_eq!(reserve("a", 1).await.unwrap_err().reason, Reason::Overloaded);
-        let other = reserve("b", ORGANIZATION_BYTES).await.unwrap();
+        let other = reserve("b", 500).await.unwrap();
         assert!(reserve("c", 1).await.is_err(), "the process has no memory left");
         drop(other);
         let _rest = reserve("c", 1).await.unwrap();

@@ -21,6 +21,10 @@ folio_types::settings! {
         pub folder: Option<PathBuf> = None,
         /// Maximum bytes of vectors in memory, of all organizations together.
         pub memory_bytes: u64 = 512 * MIB,
+        /// Maximum bytes of the passages and vectors of the documents that are ingested at the same time, half of it for one organization.
+        pub ingestion_bytes: u64 = 768 * MIB,
+        /// Maximum bytes of all indexes on the disk, half of it for one organization. An index counts twice.
+        pub disk_bytes: u64 = 64 * 1024 * MIB,
         /// Number of passages of an organization from which its vectors are kept in memory as 8-bit integers.
         pub quantize_above: u64 = 100_000,
         /// Maximum number of open indexes without an operation in progress.
@@ -60,6 +64,8 @@ impl Options {
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("index");
         problems.number("memory_bytes", self.memory_bytes, MIB, 1024 * 1024 * MIB);
+        problems.number("ingestion_bytes", self.ingestion_bytes, 64 * MIB, 1024 * 1024 * MIB);
+        problems.number("disk_bytes", self.disk_bytes, 64 * MIB, 100 * 1024 * 1024 * MIB);
         problems.number("quantize_above", self.quantize_above, 1, 100_000_000);
         problems.number("readers_max", self.readers_max, 1, 10_000);
         problems.number("writers_max", self.writers_max, 1, 100);
@@ -78,6 +84,7 @@ impl Options {
     pub fn embedded(&self) -> EmbeddedOptions {
         EmbeddedOptions {
             memory_bytes: self.memory_bytes,
+            disk_bytes: self.disk_bytes,
             quantize_above: self.quantize_above,
             readers_max: self.readers_max,
             writers_max: self.writers_max,

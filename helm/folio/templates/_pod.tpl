@@ -75,6 +75,17 @@ containers:
       {{- end }}
       - name: FOLIO_DOCUMENTS__SCRATCH
         value: /var/lib/folio/scratch
+      {{- if eq .component "gateway" }}
+      - name: FOLIO_DOCUMENTS__UPLOADS
+        value: {{ $values.gateway.uploads | int64 | toString | quote }}
+      - name: FOLIO_GATEWAY__UPLOAD_SPOOL_BYTES
+        value: {{ $values.scratch.uploadSpoolBytes | int64 | toString | quote }}
+      - name: FOLIO_GATEWAY__UPLOAD_SPOOL_BYTES_PER_ORGANIZATION
+        value: {{ $values.scratch.uploadSpoolBytesPerOrganization | int64 | toString | quote }}
+      {{- else if empty $values.qdrant.url }}
+      - name: FOLIO_INDEX__DISK_BYTES
+        value: {{ $values.scratch.indexBytes | int64 | toString | quote }}
+      {{- end }}
       - name: FOLIO_DOCUMENTS__ISOLATION
         value: {{ $values.documents.isolation }}
       - name: FOLIO_CLUSTER__SECRET_FILE

@@ -55,7 +55,7 @@ async fn a_hostile_program_reaches_no_secret_no_other_tenant_and_no_network() {
 
     let options = Options { tesseract: program, ..options() };
     // The kernel of this machine decides which layers take part.
-    let refused = check_machine(&options).await.unwrap();
+    let refused = check_machine(&options, &[]).await.unwrap();
     let enforced: Vec<Layer> =
         Layer::ALL.into_iter().filter(|layer| !refused.iter().any(|refused| refused.layer == *layer)).collect();
     // The output macros would be captured.
@@ -88,14 +88,14 @@ async fn required_isolation_names_the_missing_layer() {
     script(&broken, "exit 1");
     let required =
         |worker: &Path| Options { isolation: Isolation::Required, worker: Some(worker.to_owned()), ..options() };
-    let error = check_machine(&required(&old_kernel)).await.unwrap_err().to_string();
+    let error = check_machine(&required(&old_kernel), &[]).await.unwrap_err().to_string();
     assert!(error.contains("documents.isolation: is \"required\", but the kernel refuses Landlock"), "{error}");
-    let error = check_machine(&required(&broken)).await.unwrap_err().to_string();
+    let error = check_machine(&required(&broken), &[]).await.unwrap_err().to_string();
     assert!(error.contains("documents.isolation: is \"required\", but the check of the kernel failed"), "{error}");
     let best_effort = Options { isolation: Isolation::BestEffort, ..required(&old_kernel) };
-    assert_eq!(check_machine(&best_effort).await.unwrap().len(), 1);
+    assert_eq!(check_machine(&best_effort, &[]).await.unwrap().len(), 1);
     let best_effort = Options { isolation: Isolation::BestEffort, ..required(&broken) };
-    assert_eq!(check_machine(&best_effort).await.unwrap().len(), Layer::ALL.len());
+    assert_eq!(check_machine(&best_effort, &[]).await.unwrap().len(), Layer::ALL.len());
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn required_isolation_reads_files_only_under_every_required_layer() {
     let required = Options { isolation: Isolation::Required, ..options() };
     let reading = read_with(required.clone(), "invoice.pdf", &sample_invoice()).await;
     // The kernel of this machine decides.
-    match check_machine(&required).await {
+    match check_machine(&required, &[]).await {
         Ok(_) => assert_eq!(reading.state, TextState::Ready),
         Err(error) => {
             writeln!(std::io::stderr(), "{error}").unwrap();

@@ -4,6 +4,7 @@
 //! a thread for blocking work, with a permit; organizations with waiting operations take turns.
 
 mod background;
+mod disk;
 mod failure;
 mod fields;
 mod manifest;
@@ -31,8 +32,9 @@ use tokio::time::Instant;
 
 pub use self::options::EmbeddedOptions;
 
+use self::disk::DiskUse;
 use self::failure::Failure;
-use self::tenant::Tenant;
+use self::tenant::{Tenant, folder_bytes};
 use self::vectors::VectorCache;
 use crate::adapter::LISTED_MAX;
 use crate::answer::{Answer, IndexState, ListedDocument, Statistics, Written};
@@ -52,6 +54,7 @@ struct Shared {
     /// evicted.
     tenants: Mutex<Tenants>,
     vectors: VectorCache,
+    disk: DiskUse,
     /// Number of open writers.
     writers: Arc<AtomicUsize>,
     /// Excludes other processes from the folder.
@@ -90,6 +93,18 @@ fn unavailable(path: &Path, error: impl std::fmt::Display) -> Error {
     Error::unavailable(Reason::StoreUnavailable, format!("the folder of the index {path} cannot be used: {error}"))
 }
 
+/// Returns the organizations with a folder.
+fn organizations_of(root: &Path) -> Result<Vec<OrgId>> {
+    let entries = std::fs::read_dir(root).map_err(|error| unavailable(root, error))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| unavailable(root, error))?;
+        found.extend(entry.file_name().to_str().and_then(|name| name.parse().ok()));
+    }
+    found.sort();
+    Ok(found)
+}
+
 impl EmbeddedIndex {
     /// Opens the index, and creates its folder if it does not exist. Starts the task that closes idle writers; the task
     /// ends with this value.
@@ -105,9 +120,17 @@ impl EmbeddedIndex {
             TryLockError::WouldBlock => unavailable(&root, "another process uses it"),
             TryLockError::Error(error) => unavailable(&root, error),
         })?;
+        let organizations = organizations_of(&root)?.into_iter();
+        // An index that cannot be read is damaged, and its rebuild removes it.
+        let sizes = organizations.filter_map(|org| {
+            let bytes = folder_bytes(&root.join(org.as_str())).ok()?;
+            Some((org, bytes))
+        });
+        let disk = DiskUse::new(options.disk_bytes, sizes);
         let shared = Arc::new(Shared {
             root,
             options,
+            disk,
             tenants: Mutex::default(),
             vectors: VectorCache::new(options.memory_bytes),
             writers: Arc::default(),
@@ -250,25 +273,37 @@ impl Shared {
             let idle = others.filter_map(|tenant| tenant.writer_idle().map(|idle| (idle, tenant)));
             let Some((_, tenant)) = idle.max_by_key(|(idle, _)| *idle) else { return };
             report(&tenant, || tenant.close_writer(Duration::ZERO, &self.vectors));
+            self.measure(&tenant);
         }
     }
 
     fn maintain(&self) {
         for tenant in self.all_tenants() {
+            let is_changed = !tenant.is_closable();
             report(&tenant, || tenant.maintain(self.options.writer_idle, &self.vectors));
+            if is_changed {
+                self.measure(&tenant);
+            }
         }
     }
 
-    /// Returns the organizations with a folder.
-    fn organizations(&self) -> Result<Vec<OrgId>> {
-        let entries = std::fs::read_dir(&self.root).map_err(|error| unavailable(&self.root, error))?;
-        let mut found = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|error| unavailable(&self.root, error))?;
-            found.extend(entry.file_name().to_str().and_then(|name| name.parse().ok()));
+    /// Stores the size of an index on the disk. An index that cannot be read keeps its size.
+    fn measure(&self, tenant: &Tenant) {
+        if let Ok(bytes) = tenant.disk_bytes() {
+            self.disk.update(&tenant.org, bytes);
         }
-        found.sort();
-        Ok(found)
+    }
+
+    /// Checks that the disk has space for a write. Otherwise the index becomes incomplete, which its searches name.
+    fn check_disk(&self, tenant: &Tenant, documents: &[IndexedDocument]) -> Result<(), Failure> {
+        tenant.usable()?;
+        let added = documents.iter().map(IndexedDocument::bytes).fold(0, usize::saturating_add);
+        let added = u64::try_from(added).unwrap_or(u64::MAX);
+        if let Err(error) = self.disk.check_write(&tenant.org, tenant.disk_bytes()?, added, Instant::now()) {
+            tenant.mark_incomplete()?;
+            return Err(error.into());
+        }
+        Ok(())
     }
 }
 
@@ -299,7 +334,13 @@ impl PassageIndex for EmbeddedIndex {
 
     async fn begin_rebuild(&self, org: &OrgId, rebuild: u64) -> Result<()> {
         (self.space_check)()?;
-        let begun = self.write(org, move |shared, tenant| tenant.begin_rebuild(&shared.vectors, rebuild)).await?;
+        let begun = self.write(org, move |shared, tenant| {
+            shared.disk.check_rebuild(&tenant.org, Instant::now())?;
+            tenant.begin_rebuild(&shared.vectors, rebuild)?;
+            shared.disk.set(&tenant.org, 0);
+            Ok(())
+        });
+        let begun = begun.await?;
         begun.map_err(|_| unavailable(&self.shared.root, "an index cannot be created"))
     }
 
@@ -310,10 +351,19 @@ impl PassageIndex for EmbeddedIndex {
 
     async fn upsert(&self, org: &OrgId, documents: Vec<IndexedDocument>) -> Result<Written> {
         validate_upsert(&documents)?;
-        if documents.iter().any(|document| !document.passages.is_empty()) {
+        let has_passages = documents.iter().any(|document| !document.passages.is_empty());
+        if has_passages {
             (self.space_check)()?;
         }
-        Ok(written(self.write(org, move |shared, tenant| tenant.upsert(&shared.vectors, &documents)).await?))
+        let applied = self.write(org, move |shared, tenant| {
+            if has_passages {
+                shared.check_disk(tenant, &documents)?;
+            }
+            let stale = tenant.upsert(&shared.vectors, &documents);
+            shared.measure(tenant);
+            stale
+        });
+        Ok(written(applied.await?))
     }
 
     async fn delete_documents(&self, org: &OrgId, documents: &[DocumentId]) -> Result<Written> {
@@ -325,8 +375,12 @@ impl PassageIndex for EmbeddedIndex {
     }
 
     async fn delete_organization(&self, org: &OrgId) -> Result<()> {
-        let deleted = self.write(org, |shared, tenant| tenant.delete(&shared.vectors)).await?;
-        deleted.map_err(|_| unavailable(&self.shared.root, "an index cannot be removed"))
+        let deleted = self.write(org, |shared, tenant| {
+            tenant.delete(&shared.vectors)?;
+            shared.disk.remove(&tenant.org);
+            Ok(())
+        });
+        deleted.await?.map_err(|_| unavailable(&self.shared.root, "an index cannot be removed"))
     }
 
     async fn search(&self, org: &OrgId, search: &Search) -> Result<Answer> {
@@ -366,7 +420,7 @@ impl PassageIndex for EmbeddedIndex {
 
     async fn organizations(&self) -> Result<Vec<OrgId>> {
         let shared = Arc::clone(&self.shared);
-        let listed = spawn_blocking(move || shared.organizations()).await;
+        let listed = spawn_blocking(move || organizations_of(&shared.root)).await;
         listed.map_err(|error| Error::internal(format!("the organizations of the index cannot be listed: {error}")))?
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use folio_types::{Error, Result};
 
+use super::tenant::WRITER_BYTES;
+
 const MIB: u64 = 1024 * 1024;
 
 /// Settings of the embedded index.
@@ -12,6 +14,9 @@ pub struct EmbeddedOptions {
     /// Maximum bytes of vectors in memory, of all organizations together. Passages whose vectors do not fit are skipped
     /// by the dense part of a search, and the answer names their number. Default: 512 MiB.
     pub memory_bytes: u64,
+    /// Maximum bytes of all indexes on the disk, half of it for one organization. An index counts twice, because a merge writes a
+    /// segment before it removes the merged ones. Default: 64 GiB.
+    pub disk_bytes: u64,
     /// Number of passages of an organization from which its vectors are kept in memory as 8-bit integers. Default:
     /// 100,000.
     pub quantize_above: u64,
@@ -36,6 +41,7 @@ impl Default for EmbeddedOptions {
     fn default() -> Self {
         Self {
             memory_bytes: 512 * MIB,
+            disk_bytes: 64 * 1024 * MIB,
             quantize_above: 100_000,
             readers_max: 64,
             writers_max: 4,
@@ -49,6 +55,11 @@ impl Default for EmbeddedOptions {
 }
 
 impl EmbeddedOptions {
+    /// Returns the maximum bytes of memory of all open writers.
+    pub fn writer_bytes(&self) -> u64 {
+        u64::try_from(self.writers_max.saturating_mul(WRITER_BYTES)).unwrap_or(u64::MAX)
+    }
+
     /// Checks the settings.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ use crate::passage::IndexedDocument;
 /// File of the index library with the segments of the last commit.
 const META_FILE: &str = "meta.json";
 /// Memory in bytes that a writer uses for the words of a commit before it writes a segment.
-const WRITER_BYTES: usize = 20_000_000;
+pub(super) const WRITER_BYTES: usize = 20_000_000;
 /// Maximum size in bytes of an index whose checksums are compared when it is opened. Damage of a larger index is found
 /// when it is read.
 const CHECKED_BYTES: u64 = 64 * 1024 * 1024;
@@ -245,6 +245,19 @@ impl Tenant {
             manifest::write(&self.folder, IndexState::Ready)?;
             *lock(&self.opened) = Some(Opened { state: IndexState::Ready, reader: Some(reader) });
         }
+        Ok(())
+    }
+
+    /// Stores that the index lacks documents. The state becomes `Rebuilding`, and a rebuild that has begun cannot end. Idempotent.
+    pub(super) fn mark_incomplete(&self) -> Result<(), Failure> {
+        let _writer = self.lock_writer()?;
+        let (state, reader) = self.usable()?;
+        if state == IndexState::Rebuilding && manifest::rebuild(&self.folder)?.is_none() {
+            return Ok(());
+        }
+        tracing::warn!(org = %self.org, "an index of passages has too little disk space and is incomplete");
+        manifest::write(&self.folder, IndexState::Rebuilding)?;
+        *lock(&self.opened) = Some(Opened { state: IndexState::Rebuilding, reader: Some(reader) });
         Ok(())
     }
 

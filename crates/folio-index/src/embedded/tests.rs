@@ -214,6 +214,42 @@ async fn deleted_passages_leave_the_disk_although_their_index_is_no_longer_used(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_index_without_disk_space_is_incomplete_and_rebuilt_later() {
+    let (root, org, other) = (tempfile::tempdir().unwrap(), org("a"), org("b"));
+    let bounds = EmbeddedOptions { disk_bytes: 4 * 1024 * 1024, ..options() };
+    let index = open(root.path(), bounds).await;
+    fill(&index, &org, vec![document("a", vec![passage(0, "alpha", &[1.0])])]).await;
+    let text = "beta ".repeat(2_000);
+    let large = || vec![document("b", (0..200).map(|number| passage(number, &text, &[1.0])).collect())];
+    let refused = index.upsert(&org, large()).await.unwrap_err();
+    assert!(refused.reason == Reason::QuotaExceeded && refused.message.contains("index.disk_bytes"), "{refused}");
+    let gap = [Gap::State(IndexState::Rebuilding)];
+    let is_incomplete = async |index: &EmbeddedIndex| {
+        let found = index.search(&org, &search("alpha", &[])).await.unwrap();
+        assert_eq!((found.hits.len(), &found.lexical.gaps[..]), (1, &gap[..]));
+        assert_eq!(index.state(&org).await.unwrap(), IndexState::Rebuilding);
+    };
+    is_incomplete(&index).await;
+    assert_eq!(index.begin_rebuild(&org, 2).await.unwrap_err().reason, Reason::QuotaExceeded);
+    is_incomplete(&index).await;
+    // Small writes and those of others are accepted.
+    fill(&index, &org, vec![document("c", vec![passage(0, "gamma", &[1.0])])]).await;
+    fill(&index, &other, vec![document("a", vec![passage(0, "alpha", &[1.0])])]).await;
+    assert_eq!(index.state(&other).await.unwrap(), IndexState::Ready);
+    drop(index);
+    let index = open(root.path(), bounds).await;
+    is_incomplete(&index).await;
+    // A refused write ends the rebuild in progress.
+    index.begin_rebuild(&org, 3).await.unwrap();
+    assert_eq!(index.upsert(&org, large()).await.unwrap_err().reason, Reason::QuotaExceeded);
+    let finished = index.finish_rebuild(&org, 3).await.unwrap();
+    assert_eq!(finished, Written::NotUsable(IndexState::Rebuilding));
+    index.delete_organization(&org).await.unwrap();
+    fill(&index, &org, vec![document("a", vec![passage(0, "alpha", &[1.0])])]).await;
+    assert_eq!(index.state(&org).await.unwrap(), IndexState::Ready);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn open_readers_and_writers_are_bounded() {
     let root = tempfile::tempdir().unwrap();
     let bounds = EmbeddedOptions { readers_max: 3, writers_max: 2, ..options() };

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
 
 mod concurrent;
+mod disk;
 mod generations;
 mod tenants;
 mod vectors;

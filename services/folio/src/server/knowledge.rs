@@ -72,6 +72,7 @@ pub(crate) async fn open(
     };
     let tokenizers = Tokenizers::read(&settings.index.tokenizers)?;
     let knowledge = Knowledge::new(resources, Arc::clone(&index.index)).with_sizes(settings.index.chunks(), tokenizers);
+    let knowledge = knowledge.with_ingestion_bytes(settings.index.ingestion_bytes);
     Ok(OpenKnowledge { knowledge, index, _temporary: temporary })
 }
 

@@ -7,6 +7,7 @@ mod health;
 mod http_port;
 mod knowledge;
 mod listeners;
+mod memory;
 mod metrics;
 pub(crate) mod models;
 mod node;
@@ -119,7 +120,9 @@ pub(crate) async fn start(
 ) -> Result<Server> {
     let (is_gateway, is_node) = (settings.server.is(Role::Gateway), settings.server.is(Role::Node));
     settings.documents = settings.documents.for_roles(is_gateway, is_node);
-    folio_documents::check_machine(&settings.documents).await?;
+    let memory = memory::parts(&settings);
+    folio_documents::check_machine(&settings.documents, &memory).await?;
+    settings.documents = settings.documents.with_child_memory(&memory);
     let listeners = Listeners::bind(&settings).await?;
     let address = listeners.primary_address()?;
     let process_clock = Arc::new(ProcessClock::default());

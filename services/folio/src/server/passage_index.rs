@@ -91,10 +91,7 @@ pub(crate) async fn open(
         return Ok(OpenIndex { qdrant, ..OpenIndex::new(index, is_responsible) });
     }
     let embedded = |folder: PathBuf| -> Result<Arc<dyn PassageIndex>> {
-        let reserve = match settings.storage.is_shared() {
-            true => DiskReserve::none(),
-            false => DiskReserve::new(folder.clone(), settings.storage.reserve_bytes),
-        };
+        let reserve = DiskReserve::new(folder.clone(), settings.storage.reserve_bytes);
         let index = EmbeddedIndex::open(folder, settings.index.embedded()).map_err(with_setting("index"))?;
         Ok(Arc::new(index.with_space_check(Arc::new(move || reserve.check()))))
     };
