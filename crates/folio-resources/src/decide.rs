@@ -145,10 +145,12 @@ impl ResourceWrite {
     }
 
     /// Returns true if the write may remove a revision of the resource with these fields, so that the store must read
-    /// [`StoredState::revisions`].
+    /// [`StoredState::revisions`]. False for a write that expects another version.
     pub fn reads_revisions(&self, stored: Option<&Record<IndexedFields>>) -> bool {
         let Some(Record::Live(fields)) = stored else { return false };
-        !self.deletes && fields.revision.is_some_and(|newest| newest as usize >= limits::REVISIONS_MAX)
+        !self.deletes
+            && self.expected == Expected::Version(fields.version)
+            && fields.revision.is_some_and(|newest| newest as usize >= limits::REVISIONS_MAX)
     }
 }
 

@@ -91,8 +91,8 @@ pub struct NewName {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRevision {
     pub number: u32,
-    /// True if an object names the revision. A store may return true without evaluating the entries if an older revision
-    /// is not named.
+    /// True if an object names the revision. A store may return true without evaluating the entries for the newest
+    /// revision, and if an older revision is not named.
     pub is_named: bool,
 }
 

@@ -18,10 +18,16 @@ use super::keys::{self, Space};
 use super::listing::{self, Listing};
 use super::ops::{self, put_request};
 use super::reads::{Range, Reads};
+use super::revisions::EvaluatedRevisions;
 use super::transaction::Transaction;
 use super::value::{Count, DeletionRow, Empty, OpData, OpDataIndexRow, decode};
 use super::{names, references, revisions, texts};
 use folio_storage::{ResourceExecutor, ResourceUsage, StoredResource};
+
+/// Maximum evaluations of the revisions for one write. An evaluation is repeated if the row of names of the revision that the
+/// write may remove changes before the transaction.
+// proto: none "bounds the repetitions of a read"
+const EVALUATIONS_MAX: usize = 8;
 
 pub(crate) fn record(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option<Record<IndexedFields>>> {
     let kind = Kind::of_id(id)?;
@@ -80,7 +86,16 @@ impl ResourceExecutor for Resources {
         if write.expected == Expected::Absent {
             self.0.reserve().check()?;
         }
-        self.0.write(move |transaction| change(transaction, write)).await
+        let mut revisions = None;
+        for _ in 0..EVALUATIONS_MAX {
+            let (write, evaluated) = (write.clone(), revisions.take());
+            let (org, id) = (write.org.clone(), write.id.clone());
+            if let Some(outcome) = self.0.write(move |transaction| change(transaction, write, evaluated)).await? {
+                return Ok(outcome);
+            }
+            revisions = Some(self.0.scan(move |view| EvaluatedRevisions::read(view, &org, &id)).await?);
+        }
+        Err(Error::version_conflict("the names of the revisions have too many concurrent writes; retry later"))
     }
 
     async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
@@ -261,7 +276,13 @@ fn stored(reads: &impl Reads, org: &OrgId, kind: &Kind, id: &str) -> Result<Opti
     Ok(Some(StoredResource { record: record.to_vec(), text }))
 }
 
-fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<WriteOutcome> {
+/// Evaluates a write and executes its plan. `evaluated`: the revisions of the target, from a read before the transaction.
+/// None: nothing is written, because the write may remove a revision and `evaluated` is missing or not current.
+fn change(
+    transaction: &mut Transaction<'_>,
+    write: ResourceWrite,
+    evaluated: Option<EvaluatedRevisions>,
+) -> Result<Option<WriteOutcome>> {
     let (kind, org) = (write.kind, write.org.clone());
     if kind.has_parent {
         deletions::delete_if_parent_deleted(transaction, &org, &write.id)?;
@@ -273,19 +294,24 @@ fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<Wri
     };
     let target = write.target();
     let taken = |found: &IdempotencyRecord| found.target != target || found.digest != write.digest;
+    let op_row = ops::row(transaction, &org, &target, &write.op)?;
+    let revisions = match op_row.is_none() && kind.keeps_revisions && reads_revisions(&write, record.as_deref())? {
+        true => match evaluated {
+            Some(evaluated) if evaluated.is_current(transaction, &org, &write.id)? => evaluated.stored,
+            Some(_) | None => return Ok(None),
+        },
+        false => Vec::new(),
+    };
     let state = StoredState {
         record: record.as_ref().map(|bytes| bytes.to_vec()),
-        op_row: ops::row(transaction, &org, &target, &write.op)?,
+        op_row,
         is_request_id_used: request.as_ref().is_some_and(taken),
-        revisions: match kind.keeps_revisions && reads_revisions(&write, record.as_deref())? {
-            true => revisions::stored(transaction, &org, &write.id)?,
-            false => Vec::new(),
-        },
+        revisions,
     };
     match decide(&write, &state)? {
-        WriteDecision::Recorded(row) => Ok(WriteOutcome::Row(*row)),
-        WriteDecision::VersionMismatch => Ok(WriteOutcome::VersionMismatch),
-        WriteDecision::Write(plan) => execute(transaction, *plan).map(WriteOutcome::Row),
+        WriteDecision::Recorded(row) => Ok(Some(WriteOutcome::Row(*row))),
+        WriteDecision::VersionMismatch => Ok(Some(WriteOutcome::VersionMismatch)),
+        WriteDecision::Write(plan) => execute(transaction, *plan).map(WriteOutcome::Row).map(Some),
     }
 }
 

@@ -26,20 +26,49 @@ pub(crate) fn add_name(transaction: &mut Transaction<'_>, org: &OrgId, new: &New
     }
 }
 
-/// Returns the stored revisions, oldest first. Evaluates the names up to the oldest revision that nothing names.
-pub(crate) fn stored(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Vec<StoredRevision>> {
-    let mut rows = Vec::new();
-    walk_names(reads, org, id, &mut |number, bytes| {
-        rows.push((number, decode::<RevisionNames>(bytes)?));
-        Ok(())
-    })?;
-    let (mut found, mut has_unnamed) = (Vec::with_capacity(rows.len()), false);
-    for (number, names) in rows {
-        let is_named = has_unnamed || is_named(reads, org, (id, number), &names)?;
-        has_unnamed |= !is_named;
-        found.push(StoredRevision { number, is_named });
+/// The stored revisions of a resource, evaluated before the transaction of a write. The evaluation reads the objects that
+/// name up to 1,000 revisions, and the writer executes the writes of all organizations.
+///
+/// The evaluation and the transaction read the same revisions if the transaction finds the version that the write expects
+/// and a transaction before the evaluation found that version too: each change of the revisions increases the version.
+#[derive(Debug)]
+pub(crate) struct EvaluatedRevisions {
+    /// Oldest first.
+    pub(crate) stored: Vec<StoredRevision>,
+    /// The oldest revision that nothing names, without the newest revision, and its row of names.
+    unnamed: Option<(u32, Vec<u8>)>,
+}
+
+impl EvaluatedRevisions {
+    /// Evaluates the names from the oldest revision up to the first that nothing names.
+    pub(crate) fn read(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Self> {
+        let mut rows = Vec::new();
+        walk_names(reads, org, id, &mut |number, bytes| {
+            rows.push((number, bytes.to_vec()));
+            Ok(())
+        })?;
+        let (mut stored, mut unnamed) = (Vec::with_capacity(rows.len()), None);
+        let newest = rows.last().map(|(number, _)| *number);
+        for (number, row) in rows {
+            let is_evaluated = unnamed.is_none() && newest != Some(number);
+            let is_named = !is_evaluated || is_named(reads, org, (id, number), &decode(&row)?)?;
+            stored.push(StoredRevision { number, is_named });
+            if !is_named {
+                unnamed = Some((number, row));
+            }
+        }
+        Ok(Self { stored, unnamed })
     }
-    Ok(found)
+
+    /// Returns true if the revision that a new one may remove has the row of names that was evaluated, and is still not
+    /// named. True without such a revision: the write is refused if it adds a revision, as if it preceded later changes.
+    pub(crate) fn is_current(&self, reads: &impl Reads, org: &OrgId, id: &str) -> Result<bool> {
+        let Some((number, evaluated)) = &self.unnamed else { return Ok(true) };
+        match reads.bytes(Space::Records, &keys::names_of_revision(org, id, *number))? {
+            Some(row) if *row == **evaluated => Ok(!is_named(reads, org, (id, *number), &decode(&row)?)?),
+            Some(_) | None => Ok(false),
+        }
+    }
 }
 
 pub(crate) fn numbers(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Vec<u32>> {
