@@ -77,6 +77,7 @@ pub(crate) async fn remove_texts(keyspace: &Keyspace, org: &OrgId, id: &str) -> 
 /// and not the content.
 async fn remove_revisions(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
     let aggregates = &keyspace.tables.aggregates;
+    remove_rows(keyspace, org, id, &[Part::Numbers]).await?;
     loop {
         let page = aggregates.rows(org, id, (Part::Names, ""), REVISIONS_AT_ONCE_MAX).await?;
         let mut referenced = BTreeSet::new();

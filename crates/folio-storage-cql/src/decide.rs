@@ -17,7 +17,7 @@
 //! until its op is closed: see [`super::names`], [`super::references`] and [`super::idempotency`].
 
 use folio_resources::{
-    DecidingWrite, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide as evaluate,
+    DecidingWrite, Record, ResourceWrite, RowWrite, StoredState, WriteDecision, WritePlan, decide as evaluate,
 };
 use folio_types::op::{Expected, OpKey, OpRow, OpState, WriteOutcome};
 use folio_types::{Error, Reason, Result};
@@ -25,7 +25,7 @@ use folio_types::{Error, Reason, Result};
 use super::catalogue::{self, ListEntry};
 use super::keyspace::Keyspace;
 use super::record::{LoadedResource, load};
-use super::revisions::StoredNames;
+use super::revisions::ReadRevisions;
 use super::session::{ConditionalResult, Read, Statements};
 use super::table::Part;
 use super::values::micros;
@@ -39,7 +39,7 @@ enum Step {
 }
 
 pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result<WriteOutcome> {
-    let mut attempt = Attempt { keyspace, write, entered: None, is_in_flight: false };
+    let mut attempt = Attempt { keyspace, write, entered: None, is_in_flight: false, all_named: None };
     let decided = attempt.run().await;
     let decided = close_before_failure(keyspace, write, decided, attempt.is_in_flight).await;
     if let Some(entered) = &attempt.entered {
@@ -92,6 +92,8 @@ struct Attempt<'a> {
     entered: Option<ListEntry>,
     /// True if the outcome of a deciding write was unknown.
     is_in_flight: bool,
+    /// The revisions of the target in the expected version, if all are named.
+    all_named: Option<ReadRevisions>,
 }
 
 impl Attempt<'_> {
@@ -140,12 +142,19 @@ impl Attempt<'_> {
             _ => ops::row_with_data(keyspace, &write.org, &write.id, &write.op.to_string(), consistency).await?,
         };
         let is_request_id_used = op_row.is_none() && idempotency::is_taken(keyspace, write).await?;
-        let (revisions, names) = match write.reads_revisions(loaded.record.as_ref()) {
-            true => revisions::stored(keyspace, &write.org, &write.id).await?,
-            false => Default::default(),
+        let newest = match &loaded.record {
+            Some(Record::Live(fields)) if op_row.is_none() && write.reads_revisions(loaded.record.as_ref()) => {
+                fields.revision
+            }
+            _ => None,
         };
+        let read = match newest {
+            Some(newest) => self.revisions(newest).await?,
+            None => Some(ReadRevisions::default()),
+        };
+        let Some(read) = read else { return Ok(Step::Retry(None)) };
         let (uses, record) = (loaded.header.uses, loaded.header.record.filter(|_| loaded.header.version.is_some()));
-        let state = StoredState { record, op_row, is_request_id_used, revisions };
+        let state = StoredState { record, op_row, is_request_id_used, revisions: read.stored.clone() };
         let plan = match evaluate(write, &state)? {
             WriteDecision::Recorded(row) => return Ok(Step::Done(*row)),
             WriteDecision::VersionMismatch => return Ok(Step::VersionMismatch),
@@ -153,7 +162,7 @@ impl Attempt<'_> {
         };
         self.check(&plan, uses).await?;
         self.reserve(&plan).await?;
-        let statements = statements(keyspace, &plan, &names)?;
+        let statements = statements(keyspace, &plan, &read)?;
         crash_points::stop_at("decision");
         match keyspace.commit(statements).await? {
             ConditionalResult::Applied => {
@@ -169,6 +178,20 @@ impl Attempt<'_> {
                 Ok(Step::Retry(Some(error)))
             }
         }
+    }
+
+    /// Returns the revisions of the target in the expected version, whose newest revision is given. None: the target has
+    /// another version. The confirmation of a refusal at SERIAL evaluates no names again: versions only grow, so the
+    /// revisions are the same, and a refusal because all were named when they were read writes nothing.
+    async fn revisions(&mut self, newest: u32) -> Result<Option<ReadRevisions>> {
+        if self.all_named.is_none() {
+            let read = revisions::stored(self.keyspace, &self.write.org, &self.write.id, newest).await?;
+            match read {
+                Some(read) if read.unnamed.is_none() => self.all_named = Some(read),
+                read => return Ok(read),
+            }
+        }
+        Ok(self.all_named.clone())
     }
 
     /// Refuses a plan that current rows contradict, before any row is reserved.
@@ -248,7 +271,7 @@ impl Attempt<'_> {
 }
 
 /// Returns the statements of the deciding write: one batch in one partition.
-fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, names: &StoredNames) -> Result<Statements<'a>> {
+fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, read: &ReadRevisions) -> Result<Statements<'a>> {
     let (aggregates, org, id) = (&keyspace.tables.aggregates, &plan.org, plan.id.as_str());
     let mut statements = vec![match &plan.deciding_write {
         DecidingWrite::Create { record } => aggregates.create(org, id, record.clone(), micros(plan.at)),
@@ -275,11 +298,15 @@ fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, names: &StoredNames)
             }
             RowWrite::RemoveRevision(number) => {
                 let key = revisions::key(*number);
-                let read = names.get(number).cloned().unwrap_or_default();
-                statements.push(aggregates.remove_equal(org, id, (Part::Names, &key), read));
+                let unnamed = read.unnamed.as_ref().filter(|(unnamed, _)| unnamed == number);
+                let names = unnamed.map(|(_, names)| names.clone()).unwrap_or_default();
+                statements.push(aggregates.remove_equal(org, id, (Part::Names, &key), names));
                 statements.push(aggregates.remove(org, id, (Part::Revision, &key)));
             }
         }
+    }
+    if let Some(numbers) = read.numbers_after(&plan.rows) {
+        statements.push(aggregates.insert(org, id, (Part::Numbers, revisions::NUMBERS), encode(&numbers)?));
     }
     Ok(statements)
 }

@@ -3,10 +3,8 @@
 //! An object is entered as a name before it is written, on condition that the revision is stored and its resource live.
 //! The deciding write that removes a revision has the condition that the row of names is the one that was read.
 
-use std::collections::BTreeMap;
-
 use folio_resources::{
-    EnteredRow, Kind, NewName, RevisionName, RevisionNames, RowVerdict, STALE_AFTER, StoredRevision,
+    EnteredRow, Kind, NewName, RevisionName, RevisionNames, RowVerdict, RowWrite, STALE_AFTER, StoredRevision,
 };
 use folio_types::op::OpKey;
 use folio_types::{OrgId, Result, limits};
@@ -16,15 +14,22 @@ use super::record::load;
 use super::session::{ConditionalResult, Read};
 use super::table::Part;
 use super::{append, ops, retry};
-use folio_storage::value::{decode, encode};
+use folio_storage::value::{RevisionNumbers, decode, encode};
+
+/// Key of the row of [`Part::Numbers`].
+pub(crate) const NUMBERS: &str = "stored";
+/// Maximum rows of names that are read at once. A process of an earlier version that did not see the newest row removed no
+/// revision, so that a resource may have some more than the maximum.
+// proto: none "bounds a read"
+const READ_NUMBERS_MAX: usize = 2 * limits::REVISIONS_MAX;
+/// Maximum revisions whose names are evaluated concurrently.
+// proto: none "bounds concurrent reads"
+const EVALUATIONS_AT_ONCE: usize = 32;
 
 /// Returns the key of a revision's rows. The keys are ordered like the numbers.
 pub(crate) fn key(number: u32) -> String {
     format!("{number:010}")
 }
-
-/// Rows of names as they were read, by the number of the revision.
-pub(crate) type StoredNames = BTreeMap<u32, Vec<u8>>;
 
 /// Fails with `NOT_FOUND` unless the revision is stored.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, new: &NewName) -> Result<()> {
@@ -64,41 +69,149 @@ pub(crate) async fn add_name(keyspace: &Keyspace, org: &OrgId, new: &NewName) ->
     Err(retry::contended("the revision"))
 }
 
-/// Returns the stored revisions, oldest first, and their rows of names. Evaluates the names up to the oldest revision that
-/// nothing names.
-pub(crate) async fn stored(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<(Vec<StoredRevision>, StoredNames)> {
-    let rows = keyspace.tables.aggregates.rows(org, id, (Part::Names, ""), limits::REVISIONS_MAX).await?;
-    let (mut found, mut names, mut has_unnamed) = (Vec::with_capacity(rows.len()), StoredNames::new(), false);
-    for (key, stored) in rows {
-        let number = number_of(&key)?;
-        let is_named = has_unnamed || is_named(keyspace, org, (id, number), &decode(&stored)?).await?;
-        has_unnamed |= !is_named;
-        found.push(StoredRevision { number, is_named });
-        names.insert(number, stored);
-    }
-    Ok((found, names))
+/// The stored revisions of a resource that is at the maximum. Default: they were not read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReadRevisions {
+    /// Oldest first.
+    pub(crate) stored: Vec<StoredRevision>,
+    /// The oldest revision that nothing names, without the newest revision, and its row of names.
+    pub(crate) unnamed: Option<(u32, Vec<u8>)>,
 }
 
-pub(crate) async fn numbers(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<Vec<u32>> {
-    let keys = keyspace.tables.aggregates.keys(org, id, (Part::Names, ""), limits::REVISIONS_MAX).await?;
+impl ReadRevisions {
+    /// Returns the numbers of the stored revisions after a deciding write with these rows. None: they do not change, or were
+    /// not read.
+    pub(crate) fn numbers_after(&self, rows: &[RowWrite]) -> Option<RevisionNumbers> {
+        let newest = self.stored.last()?.number;
+        let mut numbers: Vec<u32> = self.stored.iter().map(|revision| revision.number).collect();
+        for row in rows {
+            match row {
+                RowWrite::PutRevision { number, .. } => numbers.push(*number),
+                RowWrite::RemoveRevision(removed) => numbers.retain(|number| number != removed),
+                RowWrite::InsertOp(_) | RowWrite::PutData { .. } => {}
+            }
+        }
+        (numbers.last() != Some(&newest)).then_some(RevisionNumbers { numbers })
+    }
+}
+
+/// Returns the stored revisions of a resource with this newest revision. Evaluates the names up to the oldest revision that
+/// nothing names. None: another process changed the resource.
+pub(crate) async fn stored(keyspace: &Keyspace, org: &OrgId, id: &str, newest: u32) -> Result<Option<ReadRevisions>> {
+    let Some(numbers) = current_numbers(keyspace, org, id, newest).await? else { return Ok(None) };
+    let older = numbers.split_last().map(|(_, older)| older).unwrap_or_default();
+    let unnamed = oldest_unnamed(keyspace, org, id, older).await?;
+    let removable = unnamed.as_ref().map(|(number, _)| *number);
+    let revision = |number| StoredRevision { number, is_named: removable != Some(number) };
+    Ok(Some(ReadRevisions { stored: numbers.into_iter().map(revision).collect(), unnamed }))
+}
+
+/// Returns the numbers of the stored revisions of a resource with this newest revision. None: the newest revision is
+/// another one.
+///
+/// A read of the range of all rows of names also reads the tombstones of the removed ones, which the server keeps for ten
+/// days. Removed revisions are not only the oldest: a named revision stays while newer ones are removed. Therefore a row
+/// contains the numbers. Each deciding write that adds a revision at the maximum replaces the row in its batch, so a row
+/// that ends with the newest revision contains exactly the stored revisions. A row that ends with another one was read
+/// before the batch was applied on enough servers, or a process of an earlier version, which does not write the row, added
+/// the newest revision.
+async fn current_numbers(keyspace: &Keyspace, org: &OrgId, id: &str, newest: u32) -> Result<Option<Vec<u32>>> {
+    for consistency in [Read::Quorum, Read::Serial] {
+        let numbers = row_of_numbers(keyspace, org, id, consistency).await?;
+        if numbers.last() == Some(&newest) {
+            return Ok(Some(numbers));
+        }
+        if numbers.is_empty() {
+            break;
+        }
+    }
+    let numbers = all_numbers(keyspace, org, id).await?;
+    Ok((numbers.last() == Some(&newest)).then_some(numbers))
+}
+
+/// Returns the numbers in the row of numbers. Empty: the row does not exist.
+async fn row_of_numbers(keyspace: &Keyspace, org: &OrgId, id: &str, consistency: Read) -> Result<Vec<u32>> {
+    match keyspace.tables.aggregates.row(org, id, (Part::Numbers, NUMBERS), consistency).await? {
+        Some(row) => decode(&row).map(|RevisionNumbers { numbers }| numbers),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Returns the numbers of all rows of names. Also reads the tombstones of removed rows.
+async fn all_numbers(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<Vec<u32>> {
+    let keys = keyspace.tables.aggregates.keys(org, id, (Part::Names, ""), READ_NUMBERS_MAX).await?;
     keys.iter().map(|key| number_of(key)).collect()
+}
+
+/// Returns the numbers of the stored revisions.
+pub(crate) async fn numbers(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<Vec<u32>> {
+    let numbers = row_of_numbers(keyspace, org, id, Read::Quorum).await?;
+    if let Some(newest) = numbers.last() {
+        let newer = keyspace.tables.aggregates.keys(org, id, (Part::Names, &key(*newest)), 1).await?;
+        if newer.is_empty() {
+            return Ok(numbers);
+        }
+    }
+    all_numbers(keyspace, org, id).await
+}
+
+/// Returns the oldest of these revisions that nothing names, and its row of names.
+///
+/// QUORUM reads find the revision, and SERIAL reads confirm it. The row of names is read before its entries are evaluated,
+/// and the removal has the condition that the row is unchanged: an object that names the revision later is entered in the
+/// row first. A revision that QUORUM reads find named is not confirmed, because a wrong result removes nothing: QUORUM
+/// reads see every acknowledged write, so the deletion of the object is still in flight.
+async fn oldest_unnamed(keyspace: &Keyspace, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Option<(u32, Vec<u8>)>> {
+    for page in numbers.chunks(EVALUATIONS_AT_ONCE) {
+        let reads = page.iter().map(|number| names_if_unnamed(keyspace, org, (id, *number), Read::Quorum));
+        let found = futures::future::try_join_all(reads).await?;
+        for (number, names) in page.iter().zip(found) {
+            if names.is_some()
+                && let Some(names) = names_if_unnamed(keyspace, org, (id, *number), Read::Serial).await?
+            {
+                return Ok(Some((*number, names)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the row of names of a revision that nothing names. None also if the revision is not stored.
+async fn names_if_unnamed(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    of: (&str, u32),
+    consistency: Read,
+) -> Result<Option<Vec<u8>>> {
+    let row = (Part::Names, &*key(of.1));
+    let Some(stored) = keyspace.tables.aggregates.row(org, of.0, row, consistency).await? else { return Ok(None) };
+    let is_named = is_named(keyspace, org, of, &decode(&stored)?, consistency).await?;
+    Ok((!is_named).then_some(stored))
 }
 
 fn number_of(key: &str) -> Result<u32> {
     key.parse().map_err(|_| folio_types::Error::internal(format!("malformed key of a revision {key:?}")))
 }
 
-async fn is_named(keyspace: &Keyspace, org: &OrgId, of: (&str, u32), names: &RevisionNames) -> Result<bool> {
+async fn is_named(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    of: (&str, u32),
+    names: &RevisionNames,
+    consistency: Read,
+) -> Result<bool> {
     if names.is_full {
         return Ok(true);
     }
     for name in &names.names {
         let is_valid = match name {
             RevisionName::Thread(turn) => {
-                let header = append::read(keyspace, org, &turn.thread, Read::Quorum).await?.live();
+                let header = append::read(keyspace, org, &turn.thread, consistency).await?.live();
                 header.is_some_and(|header| header.may_name_revision(of.0, of.1))
             }
-            RevisionName::Resource { id, revision, op } => is_valid(keyspace, org, (id, *revision), op).await?,
+            RevisionName::Resource { id, revision, op } => {
+                is_valid(keyspace, org, (id, *revision), op, consistency).await?
+            }
         };
         if is_valid {
             return Ok(true);
@@ -108,14 +221,20 @@ async fn is_named(keyspace: &Keyspace, org: &OrgId, of: (&str, u32), names: &Rev
 }
 
 /// Returns true if a resource, or a revision of it, is stored, or if the op that writes it has not ended.
-async fn is_valid(keyspace: &Keyspace, org: &OrgId, of: (&str, Option<u32>), op: &OpKey) -> Result<bool> {
+async fn is_valid(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    of: (&str, Option<u32>),
+    op: &OpKey,
+    consistency: Read,
+) -> Result<bool> {
     let (id, revision) = of;
-    let has_op_row = ops::row(keyspace, org, id, &op.to_string(), Read::Serial).await?.is_some();
-    let is_live = load(keyspace, org, id, Read::Serial).await?.live().is_some();
+    let has_op_row = ops::row(keyspace, org, id, &op.to_string(), consistency).await?.is_some();
+    let is_live = load(keyspace, org, id, consistency).await?.live().is_some();
     let has_effect = match revision {
         Some(number) if is_live => {
             let row = (Part::Names, &*key(number));
-            keyspace.tables.aggregates.row(org, id, row, Read::Serial).await?.is_some()
+            keyspace.tables.aggregates.row(org, id, row, consistency).await?.is_some()
         }
         _ => is_live,
     };

@@ -246,6 +246,7 @@ fn ops() -> Vec<Sample> {
         sample("plain", indexed_data),
         sample("plain", names),
         sample("references", references),
+        sample("plain", RevisionNumbers { numbers: vec![1, 7, 8] }),
         sample("full", RevisionNames { is_full: true, ..RevisionNames::default() }),
         sample("deleted", OpRow { op: request, ..row(OpState::Done(OpResult::Deleted)) }),
         sample("conflict", row(OpState::Conflict)),

@@ -129,6 +129,12 @@ pub struct PageText {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Count(pub u64);
 
+/// The numbers of the stored revisions of a resource, oldest first. They follow from the revisions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevisionNumbers {
+    pub numbers: Vec<u32>,
+}
+
 /// The value of a row whose key contains all its data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Empty;
@@ -366,6 +372,7 @@ stored! {
         "idempotency_record" => IdempotencyRecord,
         "request_index_row" => RequestIndexRow,
         "op_data" => OpData,
+        "revision_numbers" => RevisionNumbers,
         "op_data_index_row" => OpDataIndexRow,
         "entry" => Entry,
         "request_row" => RequestRow,

@@ -1,5 +1,5 @@
 //! `aggregates`: one partition for each resource. The static columns contain the current record. Rows by part and key:
-//! op rows with their data, revisions with their names, references to the resource, its dependents.
+//! op rows with their data, revisions with their names and numbers, references to the resource, its dependents.
 //!
 //! Every cell is written only under a condition of its partition.
 
@@ -16,6 +16,8 @@ pub(crate) enum Part {
     Revision,
     /// Key: that of a revision. Value: its row of names.
     Names,
+    /// Key: `stored`. Value: the numbers of the stored revisions, if there were more than the maximum.
+    Numbers,
     /// Key: the version, twenty digits. Value: the data of the op row that created the version.
     Data,
     /// Key: `REFERRER/OP`, the referring resource and its op. The value is empty.
@@ -34,6 +36,7 @@ impl Part {
             Self::Op => "op",
             Self::Revision => "revision",
             Self::Names => "names",
+            Self::Numbers => "numbers",
             Self::Data => "data",
             Self::Reference => "reference",
             Self::Dependent => "dependent",
