@@ -3,12 +3,13 @@
 use folio_history::journal::WorkingState;
 use folio_history::thread::{Append, HeaderChange, OpenTurn, Phase, ThreadHeader};
 use folio_resources::{
-    Extraction, ExtractionChange, ExtractionReport, NewExtraction, Prompt, Resource, Schema, SchemaChange, Tag,
+    Extraction, ExtractionChange, ExtractionReport, NewExtraction, NewProposal, Prompt, Proposal, ProposalChange,
+    ProposalOutcome, ProposedResources, Resource, Schema, SchemaChange, Tag,
 };
 use folio_storage::Stores;
 use folio_types::op::{Expected, OpKey, Write};
 use folio_types::page::{Order, PageRequest};
-use folio_types::{CallId, ExtractionId, SchemaId, SchemaRevId, ThreadId, TurnId, limits};
+use folio_types::{CallId, ExtractionId, ProposalId, SchemaId, SchemaRevId, ThreadId, TurnId, limits};
 use serde_json::json;
 
 use super::context::{Context, done};
@@ -121,6 +122,8 @@ pub async fn bounded_revisions(stores: Stores, nonce: &str) -> Outcome {
     schema.revise().await?;
     schema.assert_missing(&[1, 2, 3, 4, 5, 6]).await?;
     schema.assert_total().await?;
+    schema.refuses_if_all_are_named().await?;
+    schema.assert_total().await?;
     schema.deleted().await
 }
 
@@ -194,6 +197,61 @@ impl FullSchema {
             Ok(decided) => done(decided).map(|_| Ok(id)),
             Err(error) => Ok(Err(error)),
         }
+    }
+
+    /// Creates a proposal with a schema revision.
+    async fn proposal_with(&self, number: u32) -> Result<ProposalId, Failure> {
+        let context = &self.context;
+        let proposed = ProposedResources {
+            schema: Some(self.revid(number)),
+            is_schema_reused: true,
+            prompt: context.prompt("of a proposal", None, &[]).await?,
+            extraction: context.extraction_id(),
+            document_type: None,
+            similar: None,
+        };
+        let document = context.document("with a proposal").await?;
+        let new = NewProposal { document, outcome: ProposalOutcome::Proposed(proposed), thread: None };
+        let id = context.id::<Proposal>();
+        let write = context.write(Expected::Absent, ProposalChange::Create(Box::new(new)))?;
+        done(context.stores.of::<Proposal>().decide(&id, write).await?)?;
+        Ok(id)
+    }
+
+    /// Names all revisions: one by a proposal, the others by a thread. Checks that a further revision is refused, and that it
+    /// replaces the first revision whose name is removed.
+    async fn refuses_if_all_are_named(&mut self) -> Outcome {
+        let stores = self.context.stores.clone();
+        let numbers = stores.resources.revision_numbers(&self.context.org, self.id.as_str()).await?;
+        let oldest = numbers.first().copied().unwrap_or_default();
+        let proposed = numbers.get(numbers.len() / 2).copied().unwrap_or_default();
+        let mut missing: Vec<u32> = (1..oldest).collect();
+        let proposal = self.proposal_with(proposed).await?;
+        let waiting = self.open_turn(oldest).await?;
+        for number in numbers.into_iter().filter(|number| *number != proposed) {
+            self.name(number, &waiting.id).await?;
+        }
+        self.refuses_revision().await?;
+        let unchanged = Schema::update(&Seed::named("bounded").with(u64::from(self.newest)));
+        let unchanged = self.context.write(Expected::Version(u64::from(self.newest)), unchanged)?;
+        done(stores.of::<Schema>().decide(&self.id, unchanged).await?)?;
+
+        let delete = self.context.write(Expected::Version(1), Proposal::DELETE)?;
+        done(stores.of::<Proposal>().decide(&proposal, delete).await?)?;
+        self.revise().await?;
+        missing.push(proposed);
+        self.assert_missing(&missing).await?;
+        self.refuses_revision().await?;
+        self.change_thread(waiting, HeaderChange { open_turn: Some(None), ..HeaderChange::default() }).await?;
+        self.revise().await?;
+        missing.push(oldest);
+        self.assert_missing(&missing).await
+    }
+
+    async fn refuses_revision(&self) -> Outcome {
+        let decided = self.context.stores.of::<Schema>().decide(&self.id, self.revision()?).await;
+        refused!(decided, LimitReached, "a revision of a schema whose revisions are all named");
+        self.assert_total().await
     }
 
     /// Checks that a removed revision cannot be named.

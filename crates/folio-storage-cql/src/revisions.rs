@@ -112,19 +112,17 @@ pub(crate) async fn stored(keyspace: &Keyspace, org: &OrgId, id: &str, newest: u
 /// A read of the range of all rows of names also reads the tombstones of the removed ones, which the server keeps for ten
 /// days. Removed revisions are not only the oldest: a named revision stays while newer ones are removed. Therefore a row
 /// contains the numbers. Each deciding write that adds a revision at the maximum replaces the row in its batch, so a row
-/// that ends with the newest revision contains exactly the stored revisions. A row that ends with another one was read
-/// before the batch was applied on enough servers, or a process of an earlier version, which does not write the row, added
-/// the newest revision.
+/// that ends with the newest revision contains exactly the stored revisions. A row is missing, or ends with another one, if
+/// it was read before the batch was applied on enough servers, or if the newest revision was added below the maximum or by
+/// a process of an earlier version, which does not write the row. Only then the range is read.
 async fn current_numbers(keyspace: &Keyspace, org: &OrgId, id: &str, newest: u32) -> Result<Option<Vec<u32>>> {
     for consistency in [Read::Quorum, Read::Serial] {
         let numbers = row_of_numbers(keyspace, org, id, consistency).await?;
         if numbers.last() == Some(&newest) {
             return Ok(Some(numbers));
         }
-        if numbers.is_empty() {
-            break;
-        }
     }
+    // The SERIAL read completed each earlier batch in flight.
     let numbers = all_numbers(keyspace, org, id).await?;
     Ok((numbers.last() == Some(&newest)).then_some(numbers))
 }

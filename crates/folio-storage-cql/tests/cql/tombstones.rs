@@ -1,12 +1,17 @@
-//! Deleted rows that lists and searches read after many renames, by the traces of the server.
+//! Deleted rows that lists and searches read after many renames, and that updates of a prompt read after many removals of
+//! revisions, by the traces of the server.
 
+use std::cell::Cell;
 use std::time::Duration;
 
-use folio_resources::{Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument};
+use folio_resources::{
+    Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, NewName, NewPrompt, Prompt, PromptChange,
+    PromptUpdate, RevisionName,
+};
 use folio_testkit::wait_for;
-use folio_types::op::{Expected, Write, WriteOutcome};
+use folio_types::op::{Expected, OpKey, Write, WriteOutcome};
 use folio_types::page::{Order, PageRequest};
-use folio_types::{BlobId, Digest, DocumentId, OrgId, Timestamp};
+use folio_types::{BlobId, Digest, DocumentId, OrgId, PromptId, Result, Timestamp, UserId, limits};
 
 use crate::{SharedStores, nonce, open_shared_stores};
 
@@ -117,4 +122,81 @@ async fn lists_and_searches_read_no_rows_of_previous_names() {
         println!("some seconds later: {:?}", wait_for("lists without deleted rows", PATIENCE, settled).await);
         fixture.check(version).await;
     }
+}
+
+/// Updates of a prompt with the maximum of revisions before each measurement. Each of them removes a revision.
+const UPDATES: usize = 150;
+
+/// A prompt whose versions and revisions have equal numbers.
+struct RevisedPrompt {
+    opened: SharedStores,
+    org: OrgId,
+    id: PromptId,
+    version: Cell<u64>,
+}
+
+impl RevisedPrompt {
+    async fn decide(&self, expected: Expected, change: PromptChange) -> Result<()> {
+        let version = self.version.get() + 1;
+        self.version.set(version);
+        let key = format!("{}:{version}", self.id).parse().unwrap();
+        let write = Write::by_platform(self.org.clone(), key, Timestamp::constant(1_790_000_000, 0), expected, change);
+        let decided = self.opened.stores.of::<Prompt>().decide(&self.id, write).await?;
+        assert!(matches!(decided, WriteOutcome::Row(_)), "{decided:?}");
+        Ok(())
+    }
+
+    async fn revise(&self) -> Result<()> {
+        let version = self.version.get();
+        let content = Some(format!("revision {}", version + 1));
+        let update = PromptChange::Update(PromptUpdate { content, ..PromptUpdate::default() });
+        self.decide(Expected::Version(version), update).await
+    }
+
+    /// Enters an op that has not ended as a name of a revision, so that the revision is not removed.
+    async fn name(&self, number: u32) {
+        let op = OpKey::Request { user: UserId::derive(&["user"]), request: "open".parse().unwrap() };
+        let id = PromptId::derive(&[self.id.as_str(), "open"]).to_string();
+        let name = RevisionName::Resource { id, revision: None, op };
+        let name = NewName { of: self.id.to_string(), number, name };
+        self.opened.stores.resources.name_revision(&self.org, name).await.unwrap();
+    }
+
+    /// Returns the number of deleted rows that an update and a list of the revisions read.
+    async fn measure(&self) -> [u64; 2] {
+        let (cql, prompts, page) = (&self.opened.cql, self.opened.stores.of::<Prompt>(), PageRequest::default());
+        // A loaded server loses traces.
+        let update = async || cql.tombstones(self.revise()).await.unwrap();
+        let list = async || cql.tombstones(prompts.list_revisions(&self.org, &self.id, &page)).await.unwrap();
+        let update: Vec<u64> = wait_for("complete traces of an update", PATIENCE, update).await;
+        let list: Vec<u64> = wait_for("complete traces of a list", PATIENCE, list).await;
+        [update.into_iter().sum(), list.into_iter().sum()]
+    }
+}
+
+#[tokio::test]
+async fn updates_at_the_maximum_read_no_rows_of_removed_revisions() {
+    let (opened, org) = (open_shared_stores().await, OrgId::derive(&[&nonce()]));
+    let id = PromptId::derive(&[org.as_str(), "a prompt"]);
+    let prompt = RevisedPrompt { opened, org, id, version: Cell::new(0) };
+    let new = NewPrompt { name: "a prompt".to_owned(), content: "revision 1".to_owned(), ..NewPrompt::default() };
+    prompt.decide(Expected::Absent, PromptChange::Create(new)).await.unwrap();
+    for _ in 1..limits::REVISIONS_MAX {
+        prompt.revise().await.unwrap();
+    }
+    // The revisions between these and the newest ones are removed.
+    prompt.name(1).await;
+    prompt.name(40).await;
+    for round in 1..=2 {
+        for _ in 0..UPDATES {
+            prompt.revise().await.unwrap();
+        }
+        let read = prompt.measure().await;
+        println!("after {} removed revisions: {read:?} deleted rows", round * UPDATES);
+        assert!(read.iter().all(|read| *read <= SETTLED_MAX), "{read:?}");
+    }
+    let numbers = prompt.opened.stores.resources.revision_numbers(&prompt.org, prompt.id.as_str()).await.unwrap();
+    let newest = u32::try_from(prompt.version.get()).unwrap();
+    let contiguous = newest + 3 - u32::try_from(limits::REVISIONS_MAX).unwrap()..=newest;
+    assert_eq!(numbers, [1, 40].into_iter().chain(contiguous).collect::<Vec<_>>());
 }
