@@ -9,7 +9,7 @@ use folio_history::journal::{End, Ended, Entry};
 use folio_history::thread::{Append, Appended, Fence, NewThread, RequestRow, ThreadFilter};
 use folio_resources::{
     Document, DocumentChange, KINDS, Kind, Member, MemberWrite, NewDocument, NewPrompt, Prompt, PromptChange,
-    RevisionNames, Tag, TagChange, TextState,
+    RevisionName, RevisionNames, Tag, TagChange, TextState,
 };
 use folio_storage::value::{Count, decode};
 use folio_storage::{IngestUpdate, TextWait};
@@ -18,12 +18,13 @@ use folio_types::op::{Expected, Write, WriteOutcome};
 use folio_types::page::PageRequest;
 use folio_types::{
     BlobId, BlockId, Code, Digest, DocumentId, GrantId, OrgId, Principal, PromptId, Role, TagId, ThreadId, Timestamp,
-    UserId,
+    TurnId, UserId,
 };
 use serde_json::Value;
 
 use super::keys::Space;
 use super::reads::{Range, Reads as _};
+use super::revisions::EvaluatedRevisions;
 use super::*;
 
 /// Returns all rows of a keyspace.
@@ -174,6 +175,43 @@ async fn the_references_of_a_revision_that_v0_1_0_wrote_are_removed() {
     change("delete", Expected::Version(1), PromptChange::Delete).await;
     stores.of::<Prompt>().clean_deleted(&org, &id, true).await.unwrap();
     assert_eq!(referrers(), 0);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_evaluation_of_revisions_is_current_until_the_row_of_names_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let (org, id) = (OrgId::derive(&["an organization"]), PromptId::derive(&["a prompt"]).to_string());
+    let put = async |number: u32, names: RevisionNames| {
+        let key = keys::names_of_revision(&org, &id, number);
+        store.engine.write(move |transaction| transaction.put(Space::Records, key, &names)).await.unwrap();
+    };
+    let read = || store.engine.read(|view| EvaluatedRevisions::read(view, &org, &id)).unwrap();
+    let is_current =
+        |evaluated: &EvaluatedRevisions| store.engine.read(|view| evaluated.is_current(view, &org, &id)).unwrap();
+    let full = || RevisionNames { is_full: true, ..RevisionNames::default() };
+    put(1, full()).await;
+    for number in [4, 7, 8] {
+        put(number, RevisionNames::default()).await;
+    }
+
+    let evaluated = read();
+    let found: Vec<_> = evaluated.stored.iter().map(|revision| (revision.number, revision.is_named)).collect();
+    assert_eq!(found, [(1, true), (4, false), (7, true), (8, true)], "nothing after the oldest is evaluated");
+    put(7, full()).await;
+    assert!(is_current(&evaluated), "the names of another revision");
+    let thread = TurnId::new(ThreadId::derive(&["missing"]), 1);
+    let of_missing = RevisionNames::of(Some(RevisionName::Thread(thread)), BTreeSet::new());
+    put(4, of_missing).await;
+    assert!(!is_current(&evaluated), "another row of names");
+    assert!(is_current(&read()), "the thread does not exist");
+
+    put(4, full()).await;
+    let evaluated = read();
+    assert!(evaluated.stored.iter().all(|revision| revision.is_named), "the newest revision is not removed");
+    put(4, RevisionNames::default()).await;
+    assert!(is_current(&evaluated), "a refusal precedes the removal of the name");
     store.close().await;
 }
 
