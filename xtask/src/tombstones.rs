@@ -1,4 +1,5 @@
-//! `cargo xtask tombstones`: counts the deleted rows that lists, searches and sweeps read after many renames and turns.
+//! `cargo xtask tombstones`: counts the deleted rows that lists, searches, updates and sweeps read after many renames,
+//! revisions and turns.
 
 use anyhow::Result;
 
