@@ -1,6 +1,6 @@
 //! Effect of deletions on the writes of another tenant on the embedded store: latency of these writes alone, while prompts
-//! with the maximum of revisions are deleted and the clean-up removes the revisions, and while threads of the maximum size
-//! are deleted.
+//! with the maximum of revisions are deleted and the clean-up removes the revisions, while threads of the maximum size are
+//! deleted, and while updates of a prompt with the maximum of named revisions are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use folio_types::{OrgId, Principal, PromptId, Role, TagId, ThreadId, Timestamp, 
 use serde_json::{Value, json};
 
 use crate::format::{Aims, Percentiles, micros, row};
+use crate::named_revisions;
 
 /// Number of prompts that are deleted one after another, so that enough writes happen meanwhile.
 const PROMPTS: usize = 20;
@@ -29,9 +30,9 @@ const ENTRY_BYTES: usize = 16 * 1024;
 const ENTRIES_AT_ONCE: usize = 32;
 /// Number of writes that are measured without a deletion.
 const WRITES: usize = 3_000;
-/// Minimum number of writes during the deletions for a 99th percentile.
+/// Minimum number of writes during the operations for a 99th percentile.
 const WRITES_MIN: usize = 100;
-/// Maximum of the 99th percentile during deletions, as a multiple of that without.
+/// Maximum of the 99th percentile during the operations, as a multiple of that without.
 const AIM: f64 = 2.0;
 
 /// Measures with this number of revisions of each prompt.
@@ -42,23 +43,28 @@ pub(crate) async fn measure(revisions: usize) -> Result<()> {
     let versions = u64::try_from(revisions)?;
     let (mut prompts, mut threads) = (Vec::new(), Vec::new());
     for number in 0..PROMPTS {
-        prompts.push(fill(&stores, &large, number, versions).await.context("cannot create a prompt")?);
+        prompts.push(fill(&stores, &large, number, versions, large_content).await.context("cannot create a prompt")?);
     }
     for number in 0..THREADS {
         threads.push(fill_thread(&stores, &large, number).await.context("cannot create a thread")?);
     }
+    let named = named_revisions::create(&stores, &large, PROMPTS).await.context("cannot create named revisions")?;
     let alone = Percentiles::of(write(&stores, &other, 0, |written| written < WRITES).await?);
     let of_prompts = during(&stores, &other, WRITES, delete_prompts(&stores, &large, &prompts, versions)).await?;
     let first = WRITES + of_prompts.writes.len();
     let of_threads = during(&stores, &other, first, delete_threads(&stores, &large, &threads)).await?;
+    let first = first + of_threads.writes.len();
+    let of_updates = during(&stores, &other, first, named_revisions::update(&stores, &large, &named)).await?;
     store.close().await;
 
     let mut aims = Aims::default();
     row("writes of another tenant", "alone", "deletion");
     row(&format!("prompts with {revisions} revisions of 64 KiB"), "", "");
-    let of_prompts = of_prompts.report("prompts", PROMPTS, &alone, &mut aims)?;
+    let of_prompts = of_prompts.report("deletions of prompts", PROMPTS, &alone, &mut aims)?;
     row(&format!("threads of {} MiB", limits::THREAD_BYTES / 1024 / 1024), "", "");
-    let of_threads = of_threads.report("threads", THREADS, &alone, &mut aims)?;
+    let of_threads = of_threads.report("deletions of threads", THREADS, &alone, &mut aims)?;
+    row(&format!("updates of a prompt with {} named revisions", limits::REVISIONS_MAX), "", "");
+    let of_updates = of_updates.report("refused updates", named_revisions::UPDATES, &alone, &mut aims)?;
     println!(
         "{}",
         json!({
@@ -66,37 +72,38 @@ pub(crate) async fn measure(revisions: usize) -> Result<()> {
             "p99_alone_us": alone.p99.as_micros(),
             "prompts": of_prompts,
             "threads": of_threads,
+            "updates": of_updates,
             "missed": aims.missed(),
         })
     );
     aims.finish()
 }
 
-/// The writes of another tenant during deletions.
-struct Deletions {
+/// The writes of another tenant during deletions or updates.
+struct Load {
     /// Time of each write.
     writes: Vec<Duration>,
-    /// Time until all rows of all items are removed.
+    /// Time until all operations have ended, and all rows of deleted items are removed.
     time: Duration,
-    /// The longest time until an item is deleted for all readers, and the deletion returns.
+    /// The longest time until an operation returns.
     longest: Duration,
 }
 
-impl Deletions {
-    /// Prints the effect of the deletions of `count` items on the writes, and returns it as JSON.
-    fn report(self, items: &str, count: usize, alone: &Percentiles, aims: &mut Aims) -> Result<Value> {
+impl Load {
+    /// Prints the effect of `count` operations on the writes, and returns it as JSON.
+    fn report(self, operations: &str, count: usize, alone: &Percentiles, aims: &mut Aims) -> Result<Value> {
         let writes = self.writes.len();
-        let problem = format!("only {writes} writes during the deletions of {items}: a percentile needs {WRITES_MIN}");
+        let problem = format!("only {writes} writes during {operations}: a percentile needs {WRITES_MIN}");
         ensure!(writes >= WRITES_MIN, "{problem}");
         let (during, mean) = (Percentiles::of(self.writes), self.time / u32::try_from(count)?);
         let ratio = during.p99.as_secs_f64() / alone.p99.as_secs_f64();
         row("  p50", &micros(alone.p50), &micros(during.p50));
         let ratio_text = format!("{} ({ratio:.2}×)", micros(during.p99));
-        let p99 = format!("  p99 during deletions of {items} (aim below {AIM}×)");
+        let p99 = format!("  p99 during {operations} (aim below {AIM}×)");
         aims.row(&p99, &micros(alone.p99), &ratio_text, ratio < AIM);
         row("  writes", &WRITES.to_string(), &writes.to_string());
-        row("  longest deletion", "", &micros(self.longest));
-        row("  until all rows are removed, mean", "", &micros(mean));
+        row("  longest operation", "", &micros(self.longest));
+        row("  until an operation has ended, and removed all rows, mean", "", &micros(mean));
         Ok(json!({
             "p99_us": during.p99.as_micros(),
             "ratio": ratio,
@@ -106,24 +113,24 @@ impl Deletions {
     }
 }
 
-/// Writes as another tenant while `deletions` run, which return the longest time of a deletion. `first`: number of the first write.
+/// Writes as another tenant while `operations` run, which return the longest time of one. `first`: number of the first write.
 async fn during(
     stores: &Stores,
     other: &OrgId,
     first: usize,
-    deletions: impl Future<Output = Result<Duration>>,
-) -> Result<Deletions> {
-    let deleting = Arc::new(AtomicBool::new(true));
+    operations: impl Future<Output = Result<Duration>>,
+) -> Result<Load> {
+    let is_loaded = Arc::new(AtomicBool::new(true));
     let writing = {
-        let (stores, other, deleting) = (stores.clone(), other.clone(), Arc::clone(&deleting));
-        tokio::spawn(async move { write(&stores, &other, first, |_| deleting.load(Ordering::Acquire)).await })
+        let (stores, other, is_loaded) = (stores.clone(), other.clone(), Arc::clone(&is_loaded));
+        tokio::spawn(async move { write(&stores, &other, first, |_| is_loaded.load(Ordering::Acquire)).await })
     };
     let started = Instant::now();
-    let deleted = deletions.await;
+    let ended = operations.await;
     let time = started.elapsed();
-    deleting.store(false, Ordering::Release);
+    is_loaded.store(false, Ordering::Release);
     let writes = writing.await??;
-    Ok(Deletions { writes, time, longest: deleted? })
+    Ok(Load { writes, time, longest: ended? })
 }
 
 async fn delete_prompts(stores: &Stores, org: &OrgId, prompts: &[PromptId], versions: u64) -> Result<Duration> {
@@ -172,12 +179,23 @@ async fn fill_thread(stores: &Stores, org: &OrgId, number: usize) -> Result<Thre
     Ok(id)
 }
 
-/// Creates a prompt with revisions of 64 KiB.
-async fn fill(stores: &Stores, org: &OrgId, prompt: usize, revisions: u64) -> Result<PromptId> {
+/// Returns a content of 64 KiB.
+fn large_content(revision: u64) -> String {
+    let number = revision.to_string();
+    "0".repeat(limits::PROMPT_BYTES - number.len()) + &number
+}
+
+/// Creates a prompt with revisions. `content`: that of a revision by its number, from 0.
+pub(crate) async fn fill(
+    stores: &Stores,
+    org: &OrgId,
+    prompt: usize,
+    revisions: u64,
+    content: impl Fn(u64) -> String,
+) -> Result<PromptId> {
     let id = PromptId::derive(&[&prompt.to_string()]);
     for revision in 0..revisions {
-        let number = revision.to_string();
-        let content = "0".repeat(limits::PROMPT_BYTES - number.len()) + &number;
+        let content = content(revision);
         let (expected, change) = match revision {
             0 => {
                 let name = format!("prompt {prompt}");

@@ -12,6 +12,7 @@ mod format;
 mod index;
 mod jobs;
 mod lists;
+mod named_revisions;
 mod process;
 mod stacks;
 mod turn;
