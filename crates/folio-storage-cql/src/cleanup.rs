@@ -17,7 +17,7 @@ use super::resources::{deleted_index, key};
 use super::session::{ConditionalResult, Read};
 use super::table::Part;
 use super::values::micros;
-use super::{dependents, references, retry, texts};
+use super::{dependents, references, retry, revisions, texts};
 use folio_storage::TextWait;
 use folio_storage::value::{decode, encode};
 
@@ -37,7 +37,7 @@ pub(crate) async fn clean(
     let loaded = load(keyspace, org, id, Read::Serial).await?;
     let Some(Record::Tombstone { at, .. }) = loaded.record else { return Ok(()) };
     if kind.keeps_revisions {
-        remove_revisions(keyspace, org, kind, id).await?;
+        remove_revisions(keyspace, org, kind, id, is_final).await?;
     }
     if kind.has_text {
         remove_texts(keyspace, org, id).await?;
@@ -74,32 +74,38 @@ pub(crate) async fn remove_texts(keyspace: &Keyspace, org: &OrgId, id: &str) -> 
 }
 
 /// Removes the revisions of a deleted resource with their names and references. Reads the rows of names, which are small,
-/// and not the content.
-async fn remove_revisions(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
+/// and not the content. `is_final`: also removes the row with the numbers of the revisions. Earlier clean-ups keep that row,
+/// so that a repetition does not read the tombstones of all removed revisions.
+async fn remove_revisions(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    kind: &'static Kind,
+    id: &str,
+    is_final: bool,
+) -> Result<()> {
     let aggregates = &keyspace.tables.aggregates;
-    remove_rows(keyspace, org, id, &[Part::Numbers]).await?;
-    loop {
-        let page = aggregates.rows(org, id, (Part::Names, ""), REVISIONS_AT_ONCE_MAX).await?;
-        let mut referenced = BTreeSet::new();
-        for (key, stored) in &page {
-            let mut references = match decode::<RevisionNames>(stored)?.references {
+    for page in revisions::numbers(keyspace, org, id).await?.chunks(REVISIONS_AT_ONCE_MAX) {
+        let (mut referenced, mut keys) = (BTreeSet::new(), Vec::with_capacity(page.len()));
+        for (key, stored) in revisions::names(keyspace, org, id, page).await? {
+            let mut references = match decode::<RevisionNames>(&stored)?.references {
                 Some(references) => references,
-                None => match aggregates.row(org, id, (Part::Revision, key), Read::Quorum).await? {
+                None => match aggregates.row(org, id, (Part::Revision, &key), Read::Quorum).await? {
                     Some(content) => kind.revision_references(&content)?,
                     None => BTreeSet::new(),
                 },
             };
             referenced.append(&mut references);
+            keys.push(key);
         }
         for referenced in referenced {
             references::remove_dead(keyspace, org, &referenced, id).await?;
         }
-        let keys: Vec<String> = page.into_iter().map(|(key, _)| key).collect();
         remove_page(keyspace, org, id, &[Part::Names, Part::Revision], &keys).await?;
-        if keys.len() < REVISIONS_AT_ONCE_MAX {
-            return Ok(());
-        }
     }
+    if is_final {
+        remove_rows(keyspace, org, id, &[Part::Numbers]).await?;
+    }
+    Ok(())
 }
 
 /// Removes all rows of parts, whose rows have equal keys.

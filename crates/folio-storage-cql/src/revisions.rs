@@ -153,6 +153,28 @@ pub(crate) async fn numbers(keyspace: &Keyspace, org: &OrgId, id: &str) -> Resul
     all_numbers(keyspace, org, id).await
 }
 
+/// Returns the keys and the rows of names of these revisions, in their order, without those that are not stored.
+pub(crate) async fn names(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    id: &str,
+    numbers: &[u32],
+) -> Result<Vec<(String, Vec<u8>)>> {
+    let reads = numbers.iter().map(|number| row_of_names(keyspace, org, (id, *number), Read::Quorum));
+    let found = futures::future::try_join_all(reads).await?;
+    let stored = numbers.iter().zip(found).filter_map(|(number, row)| Some((key(*number), row?)));
+    Ok(stored.collect())
+}
+
+async fn row_of_names(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    (id, number): (&str, u32),
+    consistency: Read,
+) -> Result<Option<Vec<u8>>> {
+    keyspace.tables.aggregates.row(org, id, (Part::Names, &key(number)), consistency).await
+}
+
 /// Returns the oldest of these revisions that nothing names, and its row of names.
 ///
 /// QUORUM reads find the revision, and SERIAL reads confirm it. The row of names is read before its entries are evaluated,
@@ -181,8 +203,7 @@ async fn names_if_unnamed(
     of: (&str, u32),
     consistency: Read,
 ) -> Result<Option<Vec<u8>>> {
-    let row = (Part::Names, &*key(of.1));
-    let Some(stored) = keyspace.tables.aggregates.row(org, of.0, row, consistency).await? else { return Ok(None) };
+    let Some(stored) = row_of_names(keyspace, org, of, consistency).await? else { return Ok(None) };
     let is_named = is_named(keyspace, org, of, &decode(&stored)?, consistency).await?;
     Ok((!is_named).then_some(stored))
 }

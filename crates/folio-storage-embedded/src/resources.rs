@@ -95,7 +95,7 @@ impl ResourceExecutor for Resources {
             }
             revisions = Some(self.0.scan(move |view| EvaluatedRevisions::read(view, &org, &id)).await?);
         }
-        Err(Error::version_conflict("the names of the revisions have too many concurrent writes; retry later"))
+        Err(Error::contended("the names of the revisions have too many concurrent writes; retry later"))
     }
 
     async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
