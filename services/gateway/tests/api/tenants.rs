@@ -235,7 +235,8 @@ async fn check_filter(client: &Client, operation: &Declaration, filter: &str, ow
     let Some((_, known)) = unknown.message.split_once("expected ") else { return checked };
     for field in known.split([' ', ',']).filter(|word| !word.is_empty()) {
         let is_id = |error: Error| error.reason == Reason::InvalidId;
-        if !refusal(&format!("{field}:x")).await.is_some_and(is_id) {
+        // The value matches no document, so that the request starts no job.
+        if !refusal(&format!("{field}:no-such-value")).await.is_some_and(is_id) {
             continue;
         }
         let has_condition = |request: &Value| {
