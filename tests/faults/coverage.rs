@@ -1,8 +1,9 @@
-//! Summary of the turns and jobs of a run: successful calls of tools, ends of turns and jobs, and the longest delay between the
-//! expiry of a pause and the end of its turn.
+//! Summary of the turns, jobs and faults of a run: successful calls of tools, ends of turns and jobs, the longest delay between the
+//! expiry of a pause and the end of its turn, and overlapping faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
 
 use folio_history::journal::{Access, CallResult, CallStatus, End, Entry};
 use folio_tools::{Registry, ToolSpec};
@@ -11,6 +12,7 @@ use folio_types::{Timestamp, TurnId};
 use jiff::SignedDuration;
 
 use super::checker::{Evidence, ObservedAggregate, ObservedJob, ObservedThread};
+use super::schedule::{Incident, Kind, PAIRS, faults_per_round};
 
 /// Kinds of work that a complete run contains at least once: batches of a client, runs by tags, proposals, runs of the extraction
 /// agent, summaries of conversations, and answers of the assistant.
@@ -18,7 +20,13 @@ const WORK: [&str; 6] = ["batch", "run by a tag", "proposal", "run of the agent"
 const SUMMARY: &str = "summary";
 const ANSWER: &str = "answer of the assistant";
 
-/// Counts of the contents of the journals and jobs of a run.
+/// Maximum time from the expiry of a pause to the end of its turn, in addition to the longest incident of the run, during which
+/// possibly no node reaches the store (the only CQL server restarts). Afterwards nodes connect to the store again, the successor of
+/// a dead owner waits until the owner counts as dead (3 s), and the next sweep (every 0.2 s) ends the turn. The rest is for a busy
+/// machine and for the next incident, which begins within 2 s.
+const EXPIRY_DELAY: Duration = Duration::from_secs(60);
+
+/// Counts of the contents of the journals and jobs of a run, and of its overlapping faults.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
     /// Number of successful calls of each tool that writes.
@@ -30,6 +38,8 @@ pub(super) struct Coverage {
     work: BTreeMap<&'static str, usize>,
     /// The longest time from the expiry of a pause to the end of its turn, with the turn and the time of the end.
     latest_expiry: Option<(SignedDuration, TurnId, Timestamp)>,
+    /// Number of overlaps of each pair of faults.
+    overlaps: BTreeMap<(Kind, Kind), usize>,
 }
 
 impl Coverage {
@@ -72,6 +82,8 @@ impl Coverage {
                     }
                 }
                 Entry::Summary(_) => *self.work.entry(SUMMARY).or_default() += 1,
+                // A group of child turns has an expiry of its own.
+                Entry::Accepted(_) | Entry::Group(_) => expires_at = None,
                 Entry::Paused(paused) => expires_at = Some(paused.expires_at),
                 Entry::Outcome(outcome) => self.add_result(&names, turn, &outcome.result),
                 Entry::Ended(ended) => {
@@ -94,6 +106,35 @@ impl Coverage {
         }
     }
 
+    /// Counts the overlapping faults of incidents.
+    pub(super) fn add_incidents(&mut self, incidents: &[Incident]) {
+        for pair in incidents.iter().filter_map(Incident::overlap) {
+            *self.overlaps.entry(pair).or_default() += 1;
+        }
+    }
+
+    /// Returns a message for each pair of faults that never overlapped in a run with this number of faults. A run with fewer faults
+    /// than a round of the schedule need not contain every pair.
+    pub(super) fn missing_overlaps(&self, faults: usize) -> Vec<String> {
+        if faults < faults_per_round() {
+            return Vec::new();
+        }
+        let missing = PAIRS.iter().filter(|pair| !self.overlaps.contains_key(*pair));
+        missing.map(|(first, second)| format!("no {second:?} during {first:?} in {faults} faults")).collect()
+    }
+
+    /// Returns a message if a turn ended so long after the expiry of its pause that the sweep must have missed it. `incident`: the
+    /// longest time that the faults of an incident and their repair took.
+    pub(super) fn late_expiry(&self, incident: Duration) -> Option<String> {
+        let (late, turn, at) = self.latest_expiry.as_ref()?;
+        let (late, limit) = (late.as_secs_f64(), (incident + EXPIRY_DELAY).as_secs_f64());
+        (late > limit).then(|| {
+            format!(
+                "{turn} ended at {at}, {late:.1} s after the expiry of its pause: faults explain at most {limit:.1} s"
+            )
+        })
+    }
+
     /// Returns a message for each tool that writes without a successful call, and for each kind of work that was never completed.
     pub(super) fn unused(&self) -> Vec<String> {
         let tools = self.writes.iter().filter(|(_, calls)| **calls == 0);
@@ -105,8 +146,11 @@ impl Coverage {
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { writes, ends, jobs, work, latest_expiry } = self;
+        let Self { writes, ends, jobs, work, latest_expiry, overlaps } = self;
         write!(f, "successful writes: {writes:?}; ends: {ends:?}; jobs: {jobs:?}, {work:?}")?;
+        if !overlaps.is_empty() {
+            write!(f, "; overlapping faults: {overlaps:?}")?;
+        }
         let Some((late, turn, at)) = latest_expiry else { return Ok(()) };
         write!(f, "; longest delay of an expiry: {turn} ended {:.1} s after it, at {at}", late.as_secs_f64())
     }
@@ -134,7 +178,14 @@ fn name(end: &End) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use folio_history::journal::{Ended, Paused, WorkingState};
+    use folio_history::thread::NewThread;
+    use folio_types::{OrgId, Principal, Role, ThreadId, UserId};
+    use rand::SeedableRng as _;
+    use rand::rngs::StdRng;
+
     use super::super::run::SCRIPT;
+    use super::super::schedule::Schedule;
     use super::*;
 
     #[test]
@@ -152,5 +203,55 @@ mod tests {
         let unused = Coverage::of(&Evidence::default()).unused();
         assert_eq!(unused.len(), tools_that_write().len() + WORK.len());
         assert!(unused.contains(&"no run by a tag was completed".to_owned()), "{unused:?}");
+    }
+
+    /// Returns the counts of a turn that ended this many seconds after the expiry of its pause.
+    fn expired(late: i64) -> Coverage {
+        let at = |second| Timestamp::from_second(1_790_000_000 + second).unwrap();
+        let (working, expires_at) = (WorkingState::default(), at(300));
+        let paused = Paused { turn: 1, round: 1, expires_at, working, event: 4, at: at(255) };
+        let ended = Ended::new(1, End::Expired, 5, at(300 + late));
+        let principal = Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member);
+        let id = ThreadId::derive(&["thread"]);
+        let thread = ObservedThread {
+            org: principal.org.clone(),
+            id: id.clone(),
+            epoch: 1,
+            version: 2,
+            header: NewThread::new(id, &principal, "document", Vec::new(), at(0)).header(),
+            entries: vec![(0, Entry::Paused(paused)), (1, Entry::Ended(Box::new(ended)))],
+            batches: 2,
+            requests: Vec::new(),
+        };
+        Coverage::of(&Evidence { threads: vec![thread], ..Evidence::default() })
+    }
+
+    #[test]
+    fn a_pause_that_ends_later_than_faults_explain_is_reported() {
+        let incident = Duration::from_secs(40);
+        assert_eq!(expired(100).late_expiry(incident), None);
+        let late = expired(101).late_expiry(incident).expect("the sweep missed the pause");
+        assert!(late.contains("101.0 s after the expiry") && late.contains("at most 100.0 s"), "{late}");
+        assert_eq!(Coverage::default().late_expiry(Duration::ZERO), None, "no pause expired");
+    }
+
+    #[test]
+    fn a_run_of_a_whole_round_without_a_pair_of_faults_is_reported() {
+        let mut schedule = Schedule::new(StdRng::seed_from_u64(1), 3);
+        let (mut incidents, mut faults) = (Vec::new(), 0);
+        while faults < faults_per_round() {
+            let incident = schedule.next();
+            faults += incident.faults.len();
+            incidents.push(incident);
+        }
+        let mut coverage = Coverage::default();
+        assert!(coverage.missing_overlaps(faults - 1).is_empty(), "a shorter run may miss pairs");
+        let missing = coverage.missing_overlaps(faults);
+        assert_eq!(missing.len(), PAIRS.len());
+        for first in ["CqlStalled", "CqlStopped"] {
+            assert!(missing.contains(&format!("no NodeDrained during {first} in {faults} faults")), "{missing:?}");
+        }
+        coverage.add_incidents(&incidents);
+        assert!(coverage.missing_overlaps(faults).is_empty(), "{coverage}");
     }
 }

@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 
 use super::injection::{inject, restart_dead};
 use super::refusals::Refusals;
-use super::schedule::Schedule;
+use super::schedule::{Incident, Schedule};
 use super::servers::Servers;
 use crate::harness::cluster::Cluster;
 
@@ -18,13 +18,26 @@ pub(super) struct Incidents {
     failpoints: Vec<&'static str>,
     begun: Instant,
     pub(super) faults: usize,
+    /// The injected incidents, which have these faults.
+    pub(super) injected: Vec<Incident>,
+    /// The longest time that the faults of an incident and their repair took.
+    pub(super) longest: Duration,
     /// Number of processes that died without a fault.
     died: usize,
 }
 
 impl Incidents {
-    pub(super) fn new(random: StdRng, failpoints: Vec<&'static str>) -> Self {
-        Self { schedule: Schedule::new(random), failpoints, begun: Instant::now(), faults: 0, died: 0 }
+    /// `nodes`: the number of nodes of the cluster.
+    pub(super) fn new(random: StdRng, nodes: usize, failpoints: Vec<&'static str>) -> Self {
+        Self {
+            schedule: Schedule::new(random, nodes),
+            failpoints,
+            begun: Instant::now(),
+            faults: 0,
+            injected: Vec::new(),
+            longest: Duration::ZERO,
+            died: 0,
+        }
     }
 
     /// Returns the time since the first incident was planned.
@@ -43,9 +56,12 @@ impl Incidents {
         // The seed determines the time of the incident.
         tokio::time::sleep(incident.after).await;
         println!("{:6.1} s  fault {}: {incident}", self.elapsed().as_secs_f64(), self.faults + 1);
+        let begun = Instant::now();
         let injected = inject(cluster, servers, &incident, refusals, &self.failpoints).await;
         self.faults += injected.context("cannot repair a fault")?;
         self.died += restart_dead(cluster).await;
+        self.longest = self.longest.max(begun.elapsed());
+        self.injected.push(incident);
         Ok(())
     }
 

@@ -190,7 +190,7 @@ pub async fn run(plan: Plan) -> Result<IngestionReport> {
     });
     let time_limit = ENDED_WITHIN + ENDED_WITHIN_PER_DOCUMENT * u32::try_from(plan.documents)?;
     let failpoints = [JOB_STEPS, PAGE_STEPS, INGESTION_STEPS].concat();
-    let mut incidents = Incidents::new(StdRng::seed_from_u64(random.random()), failpoints);
+    let mut incidents = Incidents::new(StdRng::seed_from_u64(random.random()), cluster.nodes.len(), failpoints);
     while incidents.faults < plan.faults || !work.is_finished() {
         ensure!(incidents.elapsed() < time_limit, "the ingestion did not end within {time_limit:?}");
         incidents.inject_next(&mut cluster, &mut servers, &refusals).await?;

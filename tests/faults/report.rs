@@ -25,7 +25,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Waits until every turn ended or waits for approval, and checks the stores.
+    /// Waits until every turn ended or waits for approval, and checks the stores. Also returns the counts of the stored contents.
     pub(super) async fn of(
         cluster: &Cluster,
         tables: &Tables,
@@ -41,7 +41,6 @@ impl Report {
         let evidence = gather(cluster, tables, log, limits).await?;
         println!("idle; errors: {:?}", refusals.all());
         let coverage = Coverage::of(&evidence);
-        println!("{coverage}");
         let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();
         ensure!(turns > 0, "no turn was accepted");
         let report = Self { turns, approvals: log.approvals(), events, violations: check(&evidence), failures };

@@ -87,7 +87,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
     granting.spawn(granter.top_up(cluster.stores().clone(), orgs, report_failure));
     println!("{}", Timestamp::now());
     let failpoints = [TURN_STEPS, JOB_STEPS].concat();
-    let mut incidents = Incidents::new(StdRng::seed_from_u64(random.random()), failpoints);
+    let mut incidents = Incidents::new(StdRng::seed_from_u64(random.random()), cluster.nodes.len(), failpoints);
     while incidents.faults < plan.faults || incidents.elapsed() < plan.time {
         incidents.inject_next(&mut cluster, &mut servers, &refusals).await?;
     }
@@ -102,7 +102,11 @@ pub async fn run(plan: Plan) -> Result<Report> {
     failures.extend(std::iter::from_fn(|| grant_failures.try_recv().ok()));
     failures.extend(incidents.failure());
     let events = ("faults", incidents.faults);
-    let (mut report, coverage) = Report::of(&cluster, &tables, (&log, &refusals), events, failures).await?;
+    let (mut report, mut coverage) = Report::of(&cluster, &tables, (&log, &refusals), events, failures).await?;
+    coverage.add_incidents(&incidents.injected);
+    println!("{coverage}");
+    report.failures.extend(coverage.missing_overlaps(incidents.faults));
+    report.failures.extend(coverage.late_expiry(incidents.longest));
     // A short run does not reach every tool.
     if plan.time >= COMPLETE_RUN {
         report.failures.extend(coverage.unused());

@@ -57,6 +57,17 @@ pub(super) struct Incident {
     pub(super) faults: Vec<(Duration, Fault)>,
 }
 
+impl Incident {
+    /// Returns the kinds of the overlapping faults. None: the incident is a single fault, or the store of a drained node is not
+    /// the stalled one.
+    pub(super) fn overlap(&self) -> Option<(Kind, Kind)> {
+        let [(_, first), (start, second)] = self.faults[..] else { return None };
+        let pair = (first.kind, second.kind);
+        let affects_both = pair != (Kind::CqlStalled, Kind::NodeDrained) || first.target == second.target;
+        (start < first.lasts && affects_both).then_some(pair)
+    }
+}
+
 /// Number of faults of each kind in a round. A round contains its incidents in random order.
 const SHARES: [(Kind, usize); 15] = [
     (Kind::NodeKilled, 3),
@@ -76,11 +87,13 @@ const SHARES: [(Kind, usize); 15] = [
     (Kind::ClockJumped, 2),
 ];
 
-/// Faults that overlap, once per round. The two faults of a pair affect different processes or connections.
-const PAIRS: [(Kind, Kind); 7] = [
+/// Faults that overlap, once per round. The two faults of a pair affect different processes or connections, except that the
+/// store of a drained node is stalled or stopped.
+pub(super) const PAIRS: [(Kind, Kind); 8] = [
     (Kind::NodeStopped, Kind::RedisRestarted),
     (Kind::NodeStopped, Kind::RedisLost),
     (Kind::CqlStalled, Kind::NodeDrained),
+    (Kind::CqlStopped, Kind::NodeDrained),
     (Kind::CqlStopped, Kind::NodeKilled),
     (Kind::RedisCut, Kind::NodeKilledAtStep),
     (Kind::ResponsesLost, Kind::GatewayKilled),
@@ -89,16 +102,23 @@ const PAIRS: [(Kind, Kind); 7] = [
 /// Minimum duration of the first fault of a pair, within which the second one starts.
 const OVERLAP_MIN: Duration = Duration::from_secs(2);
 
+/// Returns the number of faults of a round. A run with as many faults contains every kind and every pair.
+pub(super) fn faults_per_round() -> usize {
+    2 * PAIRS.len() + SHARES.iter().map(|(_, share)| share).sum::<usize>()
+}
+
 /// An endless sequence of incidents from a seed.
 #[derive(Debug)]
 pub(super) struct Schedule {
     random: StdRng,
+    /// Number of nodes of the cluster.
+    nodes: usize,
     round: Vec<(Kind, Option<Kind>)>,
 }
 
 impl Schedule {
-    pub(super) fn new(random: StdRng) -> Self {
-        Self { random, round: Vec::new() }
+    pub(super) fn new(random: StdRng, nodes: usize) -> Self {
+        Self { random, nodes, round: Vec::new() }
     }
 
     pub(super) fn next(&mut self) -> Incident {
@@ -111,8 +131,19 @@ impl Schedule {
         let after = self.seconds(0.2, 2.0);
         let mut faults = vec![(Duration::ZERO, self.fault(first))];
         if let Some(second) = second {
-            faults[0].1.lasts = faults[0].1.lasts.max(OVERLAP_MIN);
-            faults.push((self.seconds(0.2, 1.5), self.fault(second)));
+            let (start, mut other) = (self.seconds(0.2, 1.5), self.fault(second));
+            let fault = &mut faults[0].1;
+            fault.lasts = fault.lasts.max(OVERLAP_MIN);
+            if second == Kind::NodeDrained {
+                // The store responds again while the node drains: the exit of the node is awaited afterwards.
+                other.lasts += fault.lasts.saturating_sub(start);
+            }
+            if (first, second) == (Kind::CqlStalled, Kind::NodeDrained) {
+                // A number below the number of nodes selects the same node for both faults.
+                other.target %= self.nodes;
+                fault.target = other.target;
+            }
+            faults.push((start, other));
         }
         Incident { after, faults }
     }
@@ -150,20 +181,26 @@ impl fmt::Display for Incident {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use rand::SeedableRng as _;
 
     use super::*;
 
+    const NODES: usize = 3;
+
+    fn incidents(seed: u64, rounds: usize) -> Vec<Incident> {
+        let mut schedule = Schedule::new(StdRng::seed_from_u64(seed), NODES);
+        (0..rounds * (faults_per_round() - PAIRS.len())).map(|_| schedule.next()).collect()
+    }
+
     #[test]
     fn a_seed_determines_the_faults_and_every_kind_and_pair_occurs() {
-        let round = PAIRS.len() + SHARES.iter().map(|(_, share)| share).sum::<usize>();
-        let incidents = |seed| {
-            let mut schedule = Schedule::new(StdRng::seed_from_u64(seed));
-            (0..round).map(|_| schedule.next()).collect::<Vec<_>>()
-        };
+        let incidents = |seed| incidents(seed, 1);
         assert_eq!(incidents(1), incidents(1));
         assert_ne!(incidents(1), incidents(2));
         let all = incidents(3);
+        assert_eq!(all.iter().map(|incident| incident.faults.len()).sum::<usize>(), faults_per_round());
         let kinds = |incident: &Incident| incident.faults.iter().map(|(_, fault)| fault.kind).collect::<Vec<_>>();
         for (kind, _) in SHARES {
             assert!(all.iter().any(|incident| kinds(incident) == [kind]), "{kind:?}");
@@ -171,7 +208,41 @@ mod tests {
         for (first, second) in PAIRS {
             let overlap = |incident: &&Incident| kinds(incident) == [first, second];
             let incident = all.iter().find(overlap).expect("each pair occurs");
-            assert!(incident.faults[1].0 < incident.faults[0].1.lasts, "{incident:?}");
+            assert_eq!(incident.overlap(), Some((first, second)), "{incident:?}");
         }
+    }
+
+    #[test]
+    fn a_node_is_drained_while_its_store_does_not_respond() {
+        let mut stalled = BTreeSet::new();
+        for incident in incidents(4, 20) {
+            let [(_, store), (start, drain)] = incident.faults[..] else { continue };
+            if drain.kind != Kind::NodeDrained {
+                continue;
+            }
+            assert!(start < store.lasts && store.lasts <= start + drain.lasts, "{incident:?}");
+            if store.kind == Kind::CqlStalled {
+                assert_eq!(store.target, drain.target);
+                stalled.insert(drain.target);
+            }
+        }
+        assert_eq!(stalled, (0..NODES).collect::<BTreeSet<_>>(), "each node is drained");
+    }
+
+    #[test]
+    fn a_stall_of_another_process_is_no_overlap_of_a_drain() {
+        let fault = |kind, target| Fault { kind, target, lasts: OVERLAP_MIN };
+        let of = |start, first, second| {
+            let faults = vec![(Duration::ZERO, first), (start, second)];
+            Incident { after: Duration::ZERO, faults }.overlap()
+        };
+        let (stall, drain) = (fault(Kind::CqlStalled, 1), fault(Kind::NodeDrained, 1));
+        assert_eq!(of(Duration::from_secs(1), stall, drain), Some((Kind::CqlStalled, Kind::NodeDrained)));
+        assert_eq!(of(Duration::from_secs(1), stall, fault(Kind::NodeDrained, 2)), None);
+        assert_eq!(of(OVERLAP_MIN, stall, drain), None, "the second fault starts after the first one");
+        let server = fault(Kind::CqlStopped, 0);
+        assert_eq!(of(Duration::ZERO, server, drain), Some((Kind::CqlStopped, Kind::NodeDrained)));
+        let single = Incident { after: Duration::ZERO, faults: vec![(Duration::ZERO, stall)] };
+        assert_eq!(single.overlap(), None);
     }
 }

@@ -145,7 +145,8 @@ pub async fn run(plan: Plan) -> Result<Report> {
     failures.extend(users.join_all().await.concat());
     log.change_answers(remove_new_fields);
     let events = ("processes replaced", replaced);
-    let (report, _) = Report::of(&cluster, &tables, (&log, &refusals), events, failures).await?;
+    let (report, coverage) = Report::of(&cluster, &tables, (&log, &refusals), events, failures).await?;
+    println!("{coverage}");
     Ok(report)
 }
 

@@ -1,4 +1,4 @@
-//! Storage adapters execute plans: they name no kind of resource.
+//! Storage adapters execute plans: they name no kind of resource. The REST face has no access to the stores.
 
 use regex::Regex;
 
@@ -56,6 +56,33 @@ fn no_storage_adapter_names_a_kind_of_resource() {
         }
     }
     report("a storage adapter knows a kind of resource", &wrong);
+}
+
+/// Returns true if a line of code contains the word of a variable or a type with the stores.
+fn names_the_stores(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    code.split(|letter: char| !(letter.is_alphanumeric() || letter == '_'))
+        .any(|word| ["stores", "Stores"].contains(&word))
+}
+
+#[test]
+fn routes_reach_the_stores_only_through_operations() {
+    let inside = sources().into_iter().filter(|(file, _)| file.starts_with("services/gateway/src/rest"));
+    let inside: Vec<_> = inside.collect();
+    assert!(!inside.is_empty(), "the folder of the REST face has no sources");
+    let named = inside.iter().flat_map(|(file, text)| {
+        let named = text.lines().enumerate().filter(|(_, line)| names_the_stores(line));
+        named.map(move |(at, line)| format!("{}:{}: {}", file.display(), at + 1, line.trim()))
+    });
+    report("a route of the REST face has access to the stores: use an operation", &named.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_line_that_names_the_stores_is_found() {
+    assert!(
+        names_the_stores("let found = context.stores().of::<Tag>();") && names_the_stores("fn list(stores: &Stores)")
+    );
+    assert!(!names_the_stores("/// Stores a tag.") && !names_the_stores("use folio_storage::StoredSummary;"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
-//! Documents: durability after a kill, large files, and the health of a server whose disk fails or whose clock jumps.
+//! Documents: durability after a kill, large files, the health of a server whose disk fails or whose clock jumps, and deletions
+//! on a full disk.
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +16,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use v1::DocumentState;
 
-use crate::client::{Client, ask};
+use crate::client::{Client, ask, refused};
 use crate::sandbox::{Sandbox, Setup};
 use crate::within;
 
@@ -269,4 +271,58 @@ async fn health_reports_a_full_disk_and_its_recovery() {
     for name in ["before", "first", "second"] {
         assert!(names.contains(&name.to_owned()), "{name} was acknowledged: {names:?}");
     }
+}
+
+/// The largest reserve of free space that the settings permit, in bytes.
+const RESERVE_BYTES: u64 = 1 << 40;
+
+/// Returns the numbers of documents, threads and tags in the lists.
+async fn listed(client: &Client) -> [usize; 3] {
+    let documents = client.documents.clone().list_documents(v1::ListDocumentsRequest::default()).await;
+    let threads = client.threads.clone().list_threads(v1::ListThreadsRequest::default()).await;
+    let documents = documents.expect("documents are listed").into_inner().documents;
+    let threads = threads.expect("threads are listed").into_inner().threads;
+    [documents.len(), threads.len(), client.tag_names().await.len()]
+}
+
+#[tokio::test]
+async fn documents_threads_and_tags_are_deleted_while_a_full_disk_refuses_uploads() {
+    let mut sandbox = Sandbox::start(SCRIPT).await;
+    let disk = nix::sys::statvfs::statvfs(sandbox.folder()).expect("the free space is known");
+    if disk.blocks_available() * disk.fragment_size() >= RESERVE_BYTES {
+        // The test harness would capture the output of `eprintln!`.
+        writeln!(std::io::stderr(), "not tested: the disk has more free space than the largest reserve").unwrap();
+        return;
+    }
+    let (client, document_id) = sandbox.with_document().await;
+    let chat = client.chat(&document_id, "hello").await;
+    let thread_id = chat.thread();
+    chat.completed().await;
+    create_tag(&client, "invoices").await.expect("the disk has space");
+    let tags = client.tags.clone().list_tags(v1::ListTagsRequest::default()).await.expect("tags are listed");
+    let tag_id = tags.into_inner().tags[0].tag_id.clone();
+    assert!(sandbox.stop().await);
+
+    let client = sandbox.restart_with("FOLIO_STORAGE__RESERVE_BYTES", RESERVE_BYTES).await;
+    assert_eq!(listed(&client).await, [1, 1, 1]);
+    let refusal = refused(client.try_upload("new.txt", b"some text").await);
+    assert_eq!(refusal.reason.as_str(), "OVERLOADED", "{refusal}");
+    assert!(refusal.message.contains("deletions are still accepted"), "{refusal}");
+    for attempt in ["first", "repeated"] {
+        let request_id = "delete-thread".to_owned();
+        let request = v1::DeleteThreadRequest { thread_id: thread_id.clone(), request_id };
+        let deleted = within("a deletion", client.threads.clone().delete_thread(request)).await;
+        deleted.unwrap_or_else(|status| panic!("{attempt}: the thread is not deleted: {status}"));
+        let (document_id, request_id) = (document_id.clone(), "delete-document".to_owned());
+        let request = v1::DeleteDocumentRequest { document_id, request_id, ..Default::default() };
+        let deleted = within("a deletion", client.documents.clone().delete_document(request)).await;
+        deleted.unwrap_or_else(|status| panic!("{attempt}: the document is not deleted: {status}"));
+        let (tag_id, request_id) = (tag_id.clone(), "delete-tag".to_owned());
+        let request = v1::DeleteTagRequest { tag_id, request_id, ..Default::default() };
+        let deleted = within("a deletion", client.tags.clone().delete_tag(request)).await;
+        deleted.unwrap_or_else(|status| panic!("{attempt}: the tag is not deleted: {status}"));
+        assert_eq!(listed(&client).await, [0, 0, 0], "{attempt}");
+    }
+    let refusal = refused(client.try_upload("new.txt", b"some text").await);
+    assert_eq!(refusal.reason.as_str(), "OVERLOADED", "{refusal}");
 }

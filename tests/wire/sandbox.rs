@@ -113,4 +113,10 @@ impl Sandbox {
         self.start_folio();
         self.client().await
     }
+
+    /// Starts the server again like [`Sandbox::restart`], with another environment variable.
+    pub(crate) async fn restart_with(&mut self, variable: &'static str, value: impl ToString) -> Client {
+        self.settings.push((variable, value.to_string()));
+        self.restart().await
+    }
 }

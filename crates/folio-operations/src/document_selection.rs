@@ -40,7 +40,8 @@ impl<'a> Selector<'a> {
     /// Returns the selection of a request.
     ///
     /// # Errors
-    /// `INVALID_FIELD` unless the request has either ids or a valid filter.
+    /// `INVALID_FIELD` unless the request has either ids or a valid filter; `INVALID_ID` if a condition of the filter has a
+    /// malformed id.
     pub(crate) fn new(ids: &'a [DocumentId], filter: Option<&str>) -> Result<Self> {
         match filter {
             None if ids.is_empty() => Err(Error::invalid_field("document_ids", "is missing")),
@@ -51,7 +52,7 @@ impl<'a> Selector<'a> {
             Some(filter) => {
                 let of_this_field = |mut error: Error| {
                     let problem = error.violations.pop().map_or(error.message, |violation| violation.description);
-                    Error::invalid_field("document_filter", problem)
+                    Error::invalid_field("document_filter", problem).with_reason(error.reason)
                 };
                 document_filter(filter).map(Self::Filter).map_err(of_this_field)
             }

@@ -36,22 +36,44 @@ pub(crate) fn is_server_streaming(operation: &Declaration) -> bool {
 /// Returns the paths of the fields of a request that contain ids of resources, such as `decisions.call_id`. Output-only
 /// fields are excluded, except the identity that the comment of the field with the resource names.
 pub(crate) fn id_fields(operation: &Declaration) -> Vec<String> {
+    let is_id = |field: &FieldDescriptor, comment: &str| {
+        let name = field.name();
+        let has_id = name != "request_id" && ["_id", "_ids", "_revid"].iter().any(|end| name.ends_with(end));
+        has_id && (!comment_of(field).contains("Output only") || comment.contains(&format!("`{name}`")))
+    };
     let mut found = Vec::new();
-    add_id_fields(&method(operation).input(), "", "", &mut found);
+    add_fields(&method(operation).input(), "", "", &is_id, &mut found);
     found
 }
 
-/// `comment` is the comment of the field that contains the message.
-fn add_id_fields(message: &MessageDescriptor, prefix: &str, comment: &str, found: &mut Vec<String>) {
-    let is_id = |name: &str| name != "request_id" && ["_id", "_ids", "_revid"].iter().any(|end| name.ends_with(end));
+/// Returns the paths of the fields of a request that contain a filter: texts whose names end in `filter`, such as
+/// `document_filter`.
+pub(crate) fn filter_fields(operation: &Declaration) -> Vec<String> {
+    let is_filter = |field: &FieldDescriptor, _: &str| {
+        matches!(field.kind(), Kind::String) && !field.is_list() && field.name().ends_with("filter")
+    };
+    let mut found = Vec::new();
+    add_fields(&method(operation).input(), "", "", &is_filter, &mut found);
+    found
+}
+
+/// Adds the paths of the fields of a message, and of the messages in it, for which `is_wanted` returns true. `comment` is the
+/// comment of the field that contains the message; `is_wanted` receives it with each field of the message.
+fn add_fields(
+    message: &MessageDescriptor,
+    prefix: &str,
+    comment: &str,
+    is_wanted: &impl Fn(&FieldDescriptor, &str) -> bool,
+    found: &mut Vec<String>,
+) {
     for field in message.fields() {
-        let (path, name, own_comment) = (format!("{prefix}{}", field.name()), field.name(), comment_of(&field));
+        let path = format!("{prefix}{}", field.name());
         match field.kind() {
             Kind::Message(inner) if inner.package_name() == "folio.v1" => {
-                add_id_fields(&inner, &format!("{path}."), &own_comment, found);
+                add_fields(&inner, &format!("{path}."), &comment_of(&field), is_wanted, found);
             }
-            _ if !is_id(name) || own_comment.contains("Output only") && !comment.contains(&format!("`{name}`")) => {}
-            _ => found.push(path),
+            _ if is_wanted(&field, comment) => found.push(path),
+            _ => {}
         }
     }
 }
@@ -66,11 +88,6 @@ fn comment_of(field: &FieldDescriptor) -> String {
 /// Returns true if the request of an operation has any field.
 pub(crate) fn has_fields(operation: &Declaration) -> bool {
     method(operation).input().fields().len() > 0
-}
-
-/// Returns true if the request of an operation has a field `filter`.
-pub(crate) fn has_filter(operation: &Declaration) -> bool {
-    method(operation).input().get_field_by_name("filter").is_some_and(|field| !field.is_map())
 }
 
 /// Calls an operation. The request of a client stream is an array of messages. Returns the first response of a server

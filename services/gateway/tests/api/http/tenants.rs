@@ -293,10 +293,13 @@ async fn invariant_6_a_body_cannot_name_a_foreign_resource() {
     let of_prompt = |member: &str, value: Value| json!({ "name": "invoice", "content": "Read.", member: value });
     let say =
         |member: &str, value: Value| json!({ "messages": [{ "role": "user", "content": "hello" }], member: value });
+    let selected = |filter: String| json!({ "document_filter": filter });
     let file = |ids: &Ids| json!({ "name": "a.txt", "content": STANDARD.encode("text"), "tag_ids": [ids["tag"]] });
-    let requests: [(Method, &str, Body<'_>); 10] = [
+    let requests: [(Method, &str, Body<'_>); 12] = [
         (Method::POST, "documents", Box::new(|ids: &Ids| json!({ "documents": [file(ids)] }))),
         (Method::PUT, one.as_str(), Box::new(|ids: &Ids| json!({ "tag_ids": [ids["tag"]] }))),
+        (Method::POST, "ingestions", Box::new(|ids: &Ids| selected(format!("tag:{}", ids["tag"])))),
+        (Method::POST, "ingestions", Box::new(|ids: &Ids| selected(format!("parent={}", ids["document"])))),
         (Method::POST, "prompts", Box::new(|ids: &Ids| of_prompt("schema_id", json!(ids["schema"])))),
         (Method::POST, "prompts", Box::new(|ids: &Ids| of_prompt("tag_ids", json!([ids["tag"]])))),
         (Method::PUT, edited.as_str(), Box::new(|ids: &Ids| of_prompt("schema_id", json!(ids["schema"])))),
