@@ -1,7 +1,6 @@
 //! Documents: durability after a kill, large files, the health of a server whose disk fails or whose clock jumps, and deletions
 //! on a full disk.
 
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -274,7 +273,7 @@ async fn health_reports_a_full_disk_and_its_recovery() {
 }
 
 /// The largest reserve of free space that the settings permit, in bytes.
-const RESERVE_BYTES: u64 = 1 << 40;
+const RESERVE_BYTES: u64 = 1 << 50;
 
 /// Returns the numbers of documents, threads and tags in the lists.
 async fn listed(client: &Client) -> [usize; 3] {
@@ -288,12 +287,6 @@ async fn listed(client: &Client) -> [usize; 3] {
 #[tokio::test]
 async fn documents_threads_and_tags_are_deleted_while_a_full_disk_refuses_uploads() {
     let mut sandbox = Sandbox::start(SCRIPT).await;
-    let disk = nix::sys::statvfs::statvfs(sandbox.folder()).expect("the free space is known");
-    if disk.blocks_available() * disk.fragment_size() >= RESERVE_BYTES {
-        // The test harness would capture the output of `eprintln!`.
-        writeln!(std::io::stderr(), "not tested: the disk has more free space than the largest reserve").unwrap();
-        return;
-    }
     let (client, document_id) = sandbox.with_document().await;
     let chat = client.chat(&document_id, "hello").await;
     let thread_id = chat.thread();

@@ -134,7 +134,7 @@ impl StorageOptions {
         problems.check(!empty, "cql.contact_points", "contains an empty entry: expected HOST or HOST:PORT");
         let both = cql.user.is_empty() == cql.password.is_empty();
         problems.check(both, "cql.user", "requires cql.password, and the reverse");
-        problems.number("reserve_bytes", self.reserve_bytes, 0, 1 << 40);
+        problems.number("reserve_bytes", self.reserve_bytes, 0, 1 << 50);
         problems.number("cql.replication_factor", u64::from(cql.replication_factor), 1, 10);
         let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let name = cql.keyspace.starts_with(|c: char| c.is_ascii_lowercase()) && cql.keyspace.chars().all(letters);
