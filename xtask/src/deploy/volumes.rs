@@ -80,11 +80,11 @@ mod tests {
         let index = variable("FOLIO_INDEX__DISK_BYTES", 5 * GIB);
         let spool = variable("FOLIO_GATEWAY__UPLOAD_SPOOL_BYTES", 4 * GIB);
         let both =
-            format!("kind: Service\n---\n{}\n---\n{}", pod("node", &index, "9Gi"), pod("gateway", &spool, "7Gi"));
+            format!("kind: Service\n---\n{}\n---\n{}", pod("node", &index, "9Gi"), pod("gateway", &spool, "9Gi"));
         assert_eq!(check(&both).unwrap(), 2);
         for (pod, problem) in [
             (pod("node", &index, "8Gi"), "a node may need 9216 MiB"),
-            (pod("gateway", &spool, "4Gi"), "a gateway may need 7168 MiB"),
+            (pod("gateway", &spool, "4Gi"), "a gateway may need 9216 MiB"),
             (pod("node", "", "9Gi"), "the index has no bound"),
             (pod("gateway", &spool, "7G"), "7G is not supported"),
         ] {
