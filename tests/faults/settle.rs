@@ -1,6 +1,6 @@
 //! Waits until no turn and no job is running, and collects the evidence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -8,7 +8,7 @@ use folio_history::job::{JobHeader, JobState};
 use folio_history::thread::{OpenTurn, Phase};
 use folio_types::{JobId, ThreadId, Timestamp};
 
-use super::checker::{Evidence, ObservedModelRequest, ObservedThread, StuckThread};
+use super::checker::{Evidence, ObservedJob, ObservedModelRequest, ObservedThread, StuckThread};
 use super::log::Log;
 use super::tables::{ObservedOpenTurn, Tables};
 use crate::harness::cluster::Cluster;
@@ -28,6 +28,9 @@ const STUCK_JOB: Duration = Duration::from_secs(45);
 /// Time before the next start of a waiting job in which it counts as busy, so that it does not start while the evidence is read.
 const STARTS_SOON: Duration = Duration::from_secs(5);
 
+/// Maximum number of times that the stores are read, because a job was created or changed while they were read.
+const READS: u32 = 10;
+
 /// Time limits for turns and jobs to end.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeLimits {
@@ -40,7 +43,20 @@ pub struct TimeLimits {
 /// Waits until every turn ended or waits for approval, every job ended or waits, and the indexes of both are consistent.
 /// Returns the stored state with the clients' log and the model endpoint's record. The time of the evidence is that of the
 /// last check of the pauses, so a pause that expires while the stores are read is not overdue.
+///
+/// A sweep may create a job at any time, one that rebuilds an index for example. Then the stores are read again, at most
+/// [`READS`] times.
 pub async fn gather(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeLimits) -> Result<Evidence> {
+    for _ in 1..READS {
+        let evidence = read(cluster, tables, log, limits).await?;
+        if is_unchanged(&evidence.jobs, &tables.job_headers().await?) {
+            return Ok(evidence);
+        }
+    }
+    read(cluster, tables, log, limits).await
+}
+
+async fn read(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeLimits) -> Result<Evidence> {
     let (busy, taken_at) = settle(tables, limits).await?;
     let markers = cluster.tenants.iter().map(|tenant| (tenant.org.clone(), tenant.marker.clone())).collect();
     // The record is read before the ledgers, whose rows are stored before the requests are sent.
@@ -59,6 +75,13 @@ pub async fn gather(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeL
     })
 }
 
+/// Returns true if no job was created, changed or deleted after the evidence was read.
+fn is_unchanged(observed: &[ObservedJob], after: &[JobHeader]) -> bool {
+    let versions = |job: &JobHeader| (job.id.clone(), job.version);
+    let observed: BTreeSet<_> = observed.iter().map(|job| versions(&job.header)).collect();
+    observed == after.iter().map(versions).collect()
+}
+
 /// Returns the threads that stayed at one version for too long, and the time at which every other pause had not expired
 /// yet. A pause that expires while the stores are read is therefore not overdue. The evidence shows the jobs that did not end.
 async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>, Timestamp)> {
@@ -66,10 +89,11 @@ async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>
     let mut seen: BTreeMap<ThreadId, (u64, Instant)> = BTreeMap::new();
     let mut seen_jobs: BTreeMap<JobId, (u64, Instant)> = BTreeMap::new();
     loop {
+        // What is created or expires while the stores are read is later than the check.
+        let (now, checked_at) = (Instant::now(), Timestamp::now());
         let threads = tables.threads().await?;
         let rows = tables.open_turns().await?;
         let (jobs, indexed) = (tables.job_headers().await?, tables.indexed_jobs().await?);
-        let (now, checked_at) = (Instant::now(), Timestamp::now());
         let busy_jobs: BTreeMap<&JobId, u64> = jobs
             .iter()
             .filter(|job| is_busy_job(job, indexed.contains(&job.id), checked_at))
@@ -160,6 +184,18 @@ mod tests {
 
     use super::*;
 
+    fn new_job(id: &str) -> NewJob {
+        NewJob {
+            id: JobId::derive(&[id]),
+            principal: Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member),
+            kind: "extraction".to_owned(),
+            input: serde_json::Value::Null,
+            items: vec!["document".to_owned()],
+            running_max: Duration::from_secs(60),
+            at: Timestamp::from_second(0).unwrap(),
+        }
+    }
+
     #[test]
     fn a_pause_that_expires_after_the_check_is_not_overdue() {
         let at = |second| Timestamp::from_second(second).unwrap();
@@ -172,16 +208,7 @@ mod tests {
     #[test]
     fn a_job_is_busy_until_it_ends_and_leaves_the_index_or_waits_for_later() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let new = NewJob {
-            id: JobId::derive(&["job"]),
-            principal: Principal::new(OrgId::derive(&["org"]), UserId::derive(&["user"]), Role::Member),
-            kind: "extraction".to_owned(),
-            input: serde_json::Value::Null,
-            items: vec!["document".to_owned()],
-            running_max: Duration::from_secs(60),
-            at: at(0),
-        };
-        let job = new.header().unwrap();
+        let job = new_job("job").header().unwrap();
         let is_busy =
             |state, is_indexed, second| is_busy_job(&JobHeader { state, ..job.clone() }, is_indexed, at(second));
         let waiting = || JobState::Waiting { reason: WaitReason::Credit, error: None, retry_at: at(300) };
@@ -191,6 +218,28 @@ mod tests {
         assert_eq!([is_busy(waiting(), true, 294), is_busy(waiting(), true, 295)], [false, true]);
         assert!(!is_busy(JobState::Paused, true, 1));
         assert_eq!([true, false].map(|is_indexed| is_busy(JobState::Completed, is_indexed, 1)), [true, false]);
+    }
+
+    #[test]
+    fn a_job_that_was_created_or_changed_while_the_stores_were_read_is_a_change() {
+        let header = |id: &str, version| JobHeader { version, ..new_job(id).header().unwrap() };
+        let observed = |id: &str, version| ObservedJob {
+            org: OrgId::derive(&["org"]),
+            id: JobId::derive(&[id]),
+            epoch: 0,
+            version,
+            header: header(id, version),
+            outcomes: Vec::new(),
+            batches: 0,
+            pages: BTreeMap::new(),
+            is_indexed: false,
+        };
+        let before = [observed("a", 3), observed("b", 0)];
+        assert!(is_unchanged(&before, &[header("b", 0), header("a", 3)]));
+        for after in [vec![header("a", 3), header("b", 2)], vec![header("a", 3)]] {
+            assert!(!is_unchanged(&before, &after));
+        }
+        assert!(!is_unchanged(&before, &[header("a", 3), header("b", 0), header("c", 0)]));
     }
 
     #[test]
