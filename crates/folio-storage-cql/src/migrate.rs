@@ -60,37 +60,41 @@ const RELEASE_ATTEMPTS: u32 = 3;
 
 const LOCK_WAIT: Duration = Duration::from_millis(250);
 
-/// Time within which the keyspace must be created and selected. While another process creates the keyspace or a table, a
-/// server may already list it although it is not usable yet.
-const BEGIN_LIMIT: Duration = Duration::from_secs(30);
+/// Time within which a failed migration is repeated from its beginning. While another process creates the keyspace or a table, a
+/// server may already list it although it is not usable yet, or other servers may not know it.
+const REPEAT_LIMIT: Duration = Duration::from_secs(30);
 
 /// Creates the keyspace if it does not exist, selects it, and migrates it. Errors: `INVALID_FIELD` if the name of the
 /// keyspace is invalid; `STORE_UNAVAILABLE`, with the code `FAILED_PRECONDITION` if a newer build migrated it incompatibly.
 pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
-    let since = Instant::now();
-    let (select, found) = loop {
-        match begin(cql).await {
-            Ok(begun) => break begun,
-            Err(error) => {
-                let is_final = error.reason == Reason::InvalidField || error.code == Code::FailedPrecondition;
-                if is_final || since.elapsed() > BEGIN_LIMIT {
-                    return Err(error);
-                }
-                tracing::warn!(%error, "the keyspace cannot be created or selected; retrying");
+    let (since, lock_owner) = (Instant::now(), format!("{:032x}", cql.options().environment.random()));
+    loop {
+        match migrate_once(cql, &lock_owner).await {
+            Err(error) if may_pass(&error) && since.elapsed() <= REPEAT_LIMIT => {
+                tracing::warn!(%error, "the keyspace cannot be migrated; retrying");
             }
+            result => return result,
         }
         tokio::time::sleep(LOCK_WAIT).await;
-    };
+    }
+}
+
+/// Returns whether a migration may succeed if it is repeated.
+fn may_pass(error: &Error) -> bool {
+    error.reason != Reason::InvalidField && error.code != Code::FailedPrecondition
+}
+
+async fn migrate_once(cql: &Cql, lock_owner: &str) -> Result<Migrated> {
+    let (select, found) = begin(cql).await?;
     // A process without a migration to run does not wait for the lock.
     if found >= newest() {
         return Ok(Migrated { from: found, to: found });
     }
-    let lock_owner = format!("{:032x}", cql.options().environment.random());
-    if !lock(cql, &lock_owner, &select).await? {
+    if !lock(cql, lock_owner, &select).await? {
         return Ok(Migrated { from: newest(), to: newest() });
     }
     let result = run(cql, &select).await;
-    if let Err(error) = release(cql, &lock_owner).await {
+    if let Err(error) = release(cql, lock_owner).await {
         tracing::warn!(%error, "cannot release the migration lock; it expires by itself");
     }
     result
@@ -305,6 +309,14 @@ mod tests {
         }
         let refused = check_newer(newest() + 2, newest() + 1).unwrap_err();
         assert_eq!((refused.code, refused.reason), (Code::FailedPrecondition, Reason::StoreUnavailable));
+        assert!(!may_pass(&refused));
+    }
+
+    #[test]
+    fn a_migration_is_repeated_if_a_server_does_not_know_a_new_table_yet() {
+        assert!(may_pass(&Error::internal("a CQL statement was refused: table migrations does not exist")));
+        assert!(may_pass(&Error::unavailable(Reason::StoreUnavailable, "the store is unreachable or timed out")));
+        assert!(!may_pass(&Error::invalid(Reason::InvalidField, "invalid name of a keyspace")));
     }
 
     #[test]
