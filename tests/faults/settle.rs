@@ -8,7 +8,7 @@ use folio_history::job::{JobHeader, JobState};
 use folio_history::thread::{OpenTurn, Phase};
 use folio_types::{JobId, ThreadId, Timestamp};
 
-use super::checker::{Evidence, ObservedJob, ObservedModelRequest, ObservedThread, StuckThread};
+use super::checker::{Evidence, ObservedModelRequest, ObservedThread, StuckThread};
 use super::log::Log;
 use super::tables::{ObservedOpenTurn, Tables};
 use crate::harness::cluster::Cluster;
@@ -28,8 +28,12 @@ const STUCK_JOB: Duration = Duration::from_secs(45);
 /// Time before the next start of a waiting job in which it counts as busy, so that it does not start while the evidence is read.
 const STARTS_SOON: Duration = Duration::from_secs(5);
 
-/// Maximum number of times that the stores are read, because a job was created or changed while they were read.
+/// Maximum number of times that the stores are read, because a job was created or changed while they were read, or because a busy
+/// server exceeded its time limit.
 const READS: u32 = 10;
+
+/// Time within which the stores must be readable. After the restart of a CQL server, the driver connects again within 10 s.
+const READABLE_WITHIN: Duration = Duration::from_secs(60);
 
 /// Time limits for turns and jobs to end.
 #[derive(Debug, Clone, Copy)]
@@ -40,28 +44,41 @@ pub struct TimeLimits {
     pub total: Duration,
 }
 
+/// The state at the check that found no running turn and no running job, or only stuck ones.
+struct Settled {
+    /// The threads that stayed at one version for too long.
+    busy: Vec<StuckThread>,
+    jobs: Vec<JobHeader>,
+    /// Time of the check.
+    checked_at: Timestamp,
+}
+
 /// Waits until every turn ended or waits for approval, every job ended or waits, and the indexes of both are consistent.
 /// Returns the stored state with the clients' log and the model endpoint's record. The time of the evidence is that of the
 /// last check of the pauses, so a pause that expires while the stores are read is not overdue.
 ///
-/// A sweep may create a job at any time, one that rebuilds an index for example. Then the stores are read again, at most
-/// [`READS`] times.
+/// A sweep may create a job at any time, one that rebuilds an index for example. If a job changed since the check, the stores are
+/// read again, at most [`READS`] times.
 pub async fn gather(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeLimits) -> Result<Evidence> {
-    for _ in 1..READS {
-        let evidence = read(cluster, tables, log, limits).await?;
-        if is_unchanged(&evidence.jobs, &tables.job_headers().await?) {
-            return Ok(evidence);
+    let mut reads = 0;
+    loop {
+        reads += 1;
+        let settled = settle(tables, limits).await?;
+        match read(cluster, tables, log, &settled).await {
+            Ok((evidence, after)) if reads == READS || is_unchanged(&settled.jobs, &after) => return Ok(evidence),
+            Ok(_) => {}
+            Err(error) if reads == READS => return Err(error),
+            Err(error) => println!("the stores are read again: {error:#}"),
         }
     }
-    read(cluster, tables, log, limits).await
 }
 
-async fn read(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeLimits) -> Result<Evidence> {
-    let (busy, taken_at) = settle(tables, limits).await?;
+/// Reads the evidence, and the jobs after it.
+async fn read(cluster: &Cluster, tables: &Tables, log: &Log, settled: &Settled) -> Result<(Evidence, Vec<JobHeader>)> {
     let markers = cluster.tenants.iter().map(|tenant| (tenant.org.clone(), tenant.marker.clone())).collect();
     // The record is read before the ledgers, whose rows are stored before the requests are sent.
     let model_requests = cluster.sim.all_model_requests().await.iter().map(ObservedModelRequest::from).collect();
-    Ok(Evidence {
+    let evidence = Evidence {
         threads: tables.threads().await?,
         aggregates: tables.aggregates().await?,
         jobs: tables.jobs().await?,
@@ -70,30 +87,42 @@ async fn read(cluster: &Cluster, tables: &Tables, log: &Log, limits: TimeLimits)
         audit: Some(tables.audit().await?),
         model_requests: Some(model_requests),
         markers,
-        busy,
-        taken_at,
-    })
+        busy: settled.busy.clone(),
+        taken_at: settled.checked_at,
+    };
+    Ok((evidence, tables.job_headers().await?))
 }
 
-/// Returns true if no job was created, changed or deleted after the evidence was read.
-fn is_unchanged(observed: &[ObservedJob], after: &[JobHeader]) -> bool {
-    let versions = |job: &JobHeader| (job.id.clone(), job.version);
-    let observed: BTreeSet<_> = observed.iter().map(|job| versions(&job.header)).collect();
-    observed == after.iter().map(versions).collect()
+/// Returns true if no job was created, changed or deleted between two reads.
+fn is_unchanged(before: &[JobHeader], after: &[JobHeader]) -> bool {
+    let versions = |jobs: &[JobHeader]| -> BTreeSet<(JobId, u64)> {
+        jobs.iter().map(|job| (job.id.clone(), job.version)).collect()
+    };
+    versions(before) == versions(after)
 }
 
-/// Returns the threads that stayed at one version for too long, and the time at which every other pause had not expired
-/// yet. A pause that expires while the stores are read is therefore not overdue. The evidence shows the jobs that did not end.
-async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>, Timestamp)> {
+/// Waits until every turn ended or waits, and every job ended or waits. At the time of the returned check every pause had not expired
+/// yet, except those of the busy threads. A pause that expires while the stores are read is therefore not overdue. The evidence
+/// shows the jobs that did not end.
+async fn settle(tables: &Tables, limits: TimeLimits) -> Result<Settled> {
     let begun = Instant::now();
+    let mut readable_at = begun;
     let mut seen: BTreeMap<ThreadId, (u64, Instant)> = BTreeMap::new();
     let mut seen_jobs: BTreeMap<JobId, (u64, Instant)> = BTreeMap::new();
     loop {
         // What is created or expires while the stores are read is later than the check.
         let (now, checked_at) = (Instant::now(), Timestamp::now());
-        let threads = tables.threads().await?;
-        let rows = tables.open_turns().await?;
-        let (jobs, indexed) = (tables.job_headers().await?, tables.indexed_jobs().await?);
+        let (threads, rows, jobs, indexed) = match read_busy(tables).await {
+            Ok(found) => found,
+            Err(error) if readable_at.elapsed() > READABLE_WITHIN => return Err(error),
+            Err(error) => {
+                println!("the stores cannot be read: {error:#}");
+                // No event signals that the store is reachable again.
+                tokio::time::sleep(POLL_INTERVAL).await;
+                continue;
+            }
+        };
+        readable_at = Instant::now();
         let busy_jobs: BTreeMap<&JobId, u64> = jobs
             .iter()
             .filter(|job| is_busy_job(job, indexed.contains(&job.id), checked_at))
@@ -116,11 +145,19 @@ async fn settle(tables: &Tables, limits: TimeLimits) -> Result<(Vec<StuckThread>
                 let reason = busy[&thread].1.reason.clone();
                 StuckThread { thread, since: now.duration_since(since), reason }
             });
-            return Ok((stuck.collect(), checked_at));
+            return Ok(Settled { busy: stuck.collect(), jobs, checked_at });
         }
         // The interval also bounds the load on the store.
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+}
+
+/// Reads the threads and jobs with their rows in the indexes of open turns and jobs.
+async fn read_busy(
+    tables: &Tables,
+) -> Result<(Vec<ObservedThread>, Vec<ObservedOpenTurn>, Vec<JobHeader>, BTreeSet<JobId>)> {
+    let (threads, rows) = (tables.threads().await?, tables.open_turns().await?);
+    Ok((threads, rows, tables.job_headers().await?, tables.indexed_jobs().await?))
 }
 
 /// Records the versions of what is busy, each with the time of its last change.
@@ -223,18 +260,7 @@ mod tests {
     #[test]
     fn a_job_that_was_created_or_changed_while_the_stores_were_read_is_a_change() {
         let header = |id: &str, version| JobHeader { version, ..new_job(id).header().unwrap() };
-        let observed = |id: &str, version| ObservedJob {
-            org: OrgId::derive(&["org"]),
-            id: JobId::derive(&[id]),
-            epoch: 0,
-            version,
-            header: header(id, version),
-            outcomes: Vec::new(),
-            batches: 0,
-            pages: BTreeMap::new(),
-            is_indexed: false,
-        };
-        let before = [observed("a", 3), observed("b", 0)];
+        let before = [header("a", 3), header("b", 0)];
         assert!(is_unchanged(&before, &[header("b", 0), header("a", 3)]));
         for after in [vec![header("a", 3), header("b", 2)], vec![header("a", 3)]] {
             assert!(!is_unchanged(&before, &after));
