@@ -147,9 +147,7 @@ pub async fn run(plan: Plan) -> Result<BatchReport> {
         ended.done_items,
         ended.failed_items
     );
-    let stuck = cluster.setup.heartbeat_times.dead_after + Duration::from_secs(5);
-    let limits = TimeLimits { stuck, total: Duration::from_secs(60) };
-    let evidence = gather(&cluster, &tables, &log, limits).await?;
+    let evidence = gather(&cluster, &tables, &log, TimeLimits::AFTER_FAULTS).await?;
     println!("idle; errors: {:?}", refusals.all());
     let mut failures = refusals.faults();
     failures.extend(incidents.failure());

@@ -204,9 +204,7 @@ pub async fn run(plan: Plan) -> Result<IngestionReport> {
         documents.deleted.len()
     );
     println!("by agents: {} done, {} failed", by_agents.done_items, by_agents.failed_items);
-    let stuck = cluster.setup.heartbeat_times.dead_after + Duration::from_secs(5);
-    let limits = TimeLimits { stuck, total: Duration::from_secs(60) };
-    let evidence = gather(&cluster, &tables, &log, limits).await?;
+    let evidence = gather(&cluster, &tables, &log, TimeLimits::AFTER_FAULTS).await?;
     println!("idle; errors: {:?}", refusals.all());
     let mut failures: Vec<String> = incidents.failure().into_iter().collect();
     failures.extend(wrong_end(&ended, fast.len()));

@@ -230,8 +230,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
         }
         stops.push(StopResult { stop, time, writes, memory: sampling.await??, in_flight });
     }
-    let limits = TimeLimits { stuck: Duration::from_secs(15), total: Duration::from_secs(60) };
-    let evidence = gather(&cluster, &tables, &log, limits).await?;
+    let evidence = gather(&cluster, &tables, &log, TimeLimits::AFTER_FAULTS).await?;
     println!("errors: {:?}", refusals.all());
     let writes = stops.iter().flat_map(|stop| &stop.writes);
     let mut lost: Vec<_> = writes.filter_map(|write| lost(write, &evidence)).collect();

@@ -1,7 +1,6 @@
 //! The end of a run: waits for the turns, and reports the result of the checker.
 
 use std::fmt;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
@@ -34,11 +33,7 @@ impl Report {
         mut failures: Vec<String>,
     ) -> Result<(Self, Coverage)> {
         failures.extend(refusals.faults());
-        let limits = TimeLimits {
-            stuck: cluster.setup.heartbeat_times.dead_after + Duration::from_secs(10),
-            total: Duration::from_secs(120),
-        };
-        let evidence = gather(cluster, tables, log, limits).await?;
+        let evidence = gather(cluster, tables, log, TimeLimits::AFTER_FAULTS).await?;
         println!("idle; errors: {:?}", refusals.all());
         let coverage = Coverage::of(&evidence);
         let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();

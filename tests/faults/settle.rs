@@ -44,6 +44,12 @@ pub struct TimeLimits {
     pub total: Duration,
 }
 
+impl TimeLimits {
+    /// The limits after random faults. After the restart of a CQL server, nodes connect again within 10 s; the successor of a dead
+    /// node begins after further seconds, and its first model call takes up to 10 s. The rest is for a busy machine.
+    pub const AFTER_FAULTS: Self = Self { stuck: STUCK_JOB, total: Duration::from_secs(180) };
+}
+
 /// The state at the check that found no running turn and no running job, or only stuck ones.
 struct Settled {
     /// The threads that stayed at one version for too long.
