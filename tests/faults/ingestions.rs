@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use folio_index::{EmbeddedIndex, EmbeddedOptions, IndexState, ListedDocument, PassageIndex as _};
 use folio_proto::v1;
 use folio_storage::Stores;
@@ -51,7 +51,7 @@ const AGENTIC_MIN: usize = 10;
 /// Documents of the second organization, which is deleted.
 const NEIGHBOUR_DOCUMENTS: usize = 4;
 /// Time until nothing of the deleted data remains, and until the index is complete.
-const CLEAN_WITHIN: Duration = Duration::from_secs(90);
+const CLEAN_WITHIN: Duration = Duration::from_secs(180);
 /// Maximum time for which faults continue while passages receive vectors of another model.
 const EMBEDDED_WITHIN: Duration = Duration::from_secs(120);
 /// Time in which several sweeps compare the index with the stores.
@@ -287,7 +287,9 @@ async fn remaining(cluster: &Cluster, tables: &Tables, documents: &Documents) ->
     let deleted: Vec<String> = documents.deleted.iter().cloned().collect();
     let (begun, blobs) = (Instant::now(), cluster.folder().join("blobs"));
     loop {
-        let left = leftovers(tables, &cluster.keyspace, &blobs, (&deleted, &cluster.tenants[1].org)).await?;
+        let found = leftovers(tables, &cluster.keyspace, &blobs, (&deleted, &cluster.tenants[1].org)).await;
+        // A busy server may exceed its time limit for the read of a whole table.
+        let left = found.unwrap_or_else(|error| vec![format!("unknown, because a read failed: {error:#}")]);
         if left.is_empty() || begun.elapsed() > CLEAN_WITHIN {
             println!("the clean-up was observed for {:.1} s", begun.elapsed().as_secs_f64());
             return Ok(left.into_iter().map(|left| format!("remains after a deletion: {left}")).collect());
@@ -321,28 +323,35 @@ async fn wrong_passages(
     user: &mut SimulatedUser,
 ) -> Result<Vec<String>> {
     let (org, erased) = (cluster.tenants[0].org.clone(), cluster.tenants[1].org.clone());
-    let begun = Instant::now();
-    while let Some(problem) = index_problem(cluster, (&org, &erased), model, user).await? {
-        if begun.elapsed() > CLEAN_WITHIN {
-            return Ok(vec![problem]);
+    let (begun, mut before) = (Instant::now(), None);
+    // On a busy machine a node may count as dead for a while, so that its index moves during the sweeps.
+    let holder = loop {
+        match complete_index(cluster, (&org, &erased), model, user).await {
+            Ok(holder) if before == Some(holder) => break holder,
+            Ok(holder) => {
+                before = Some(holder);
+                // The sweeps work during the sleep.
+                tokio::time::sleep(SWEEPS).await;
+            }
+            Err(problem) if begun.elapsed() > CLEAN_WITHIN => return Ok(vec![format!("{problem:#}")]),
+            Err(_) => {
+                before = None;
+                // No event signals that an index is complete.
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
         }
-        // No event signals that an index is complete.
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
+    };
     println!("the index is complete after {:.1} s", begun.elapsed().as_secs_f64());
-    // The sweeps work during the sleep.
-    tokio::time::sleep(SWEEPS).await;
-    let holder = holder(cluster, &org).await?;
     // The nodes end at once, so that no index moves to another node.
     cluster.nodes.iter_mut().for_each(|node| node.kill());
     let mut wrong = Vec::new();
     let mut indexed = None;
     for number in 0..cluster.nodes.len() {
         let (organizations, listed) = read_index(cluster.index_folder(number), &org).await?;
-        if holder == Some(number) {
+        if number == holder {
             indexed = listed;
         }
-        let expected: &[OrgId] = if holder == Some(number) { std::slice::from_ref(&org) } else { &[] };
+        let expected: &[OrgId] = if number == holder { std::slice::from_ref(&org) } else { &[] };
         if organizations != expected {
             wrong.push(format!("the node {number} has indexes of {organizations:?}; expected {expected:?}"));
         }
@@ -355,25 +364,23 @@ async fn wrong_passages(
     Ok(wrong)
 }
 
-/// Returns why the index is not complete, or why the indexes of the nodes contain other organizations.
-async fn index_problem(
+/// Returns the number of the node that has the complete index. Error: the index is not complete, a node has the index of another
+/// organization, or a store did not answer.
+async fn complete_index(
     cluster: &Cluster,
     (org, erased): (&OrgId, &OrgId),
     model: &str,
     user: &mut SimulatedUser,
-) -> Result<Option<String>> {
-    if !is_serving(cluster.stores(), org, model).await? {
-        return Ok(Some(format!("searches do not use the embedding model {model}")));
-    }
-    let Some(holder) = holder(cluster, org).await? else {
-        return Ok(Some(format!("no node is recorded with a complete index of {org}")));
-    };
+) -> Result<usize> {
+    let is_serving = is_serving(cluster.stores(), org, model).await?;
+    ensure!(is_serving, "searches do not use the embedding model {model}");
+    let holder = holder(cluster, org).await?;
+    let holder = holder.with_context(|| format!("no node is recorded with a complete index of {org}"))?;
     for number in 0..cluster.nodes.len() {
         let folder = cluster.index_folder(number);
         for other in [org, erased] {
-            if (other == erased || number != holder) && folder.join(other.as_str()).exists() {
-                return Ok(Some(format!("the node {number} has an index of {other}")));
-            }
+            let is_foreign = other == erased || number != holder;
+            ensure!(!is_foreign || !folder.join(other.as_str()).exists(), "the node {number} has an index of {other}");
         }
     }
     let answer = user.search("pump").await?;
@@ -381,11 +388,11 @@ async fn index_problem(
         |part: &Option<v1::SearchPart>| part.as_ref().is_some_and(|part| part.used && part.gaps.is_empty());
     let is_ready = is_complete(&answer.lexical) && is_complete(&answer.dense);
     if is_ready && answer.stale_passages == 0 && !answer.passages.is_empty() {
-        return Ok(None);
+        return Ok(holder);
     }
     let v1::SearchResponse { lexical, dense, stale_passages, passages, .. } = answer;
     let found = passages.len();
-    Ok(Some(format!("a search found {found} passages, {stale_passages} stale ones; gaps: {lexical:?} {dense:?}")))
+    bail!("a search found {found} passages, {stale_passages} stale ones; gaps: {lexical:?} {dense:?}")
 }
 
 /// Returns the number of the node that has the complete index of an organization.
