@@ -215,10 +215,10 @@ pub async fn run(plan: Plan) -> Result<Report> {
         let sampling = tokio::spawn(sample(measure(&cluster)?, over.clone()));
         let mut calls = read_continuously(&cluster, &readers, load, &over).await;
         // The approvals that were in flight may have ended while the reads started.
-        wait_for_approvals(&progress, 0).await;
+        let since = wait_for_approvals(&progress, 0).await;
         let (stop, target) = (*stop, random.random_range(0..nodes));
         let time;
-        (servers, time) = tokio::task::spawn_blocking(move || stop_server(servers, target, stop)).await??;
+        (servers, time) = tokio::task::spawn_blocking(move || stop_server(servers, (target, stop), since)).await??;
         // The approvals continue during the sleep.
         tokio::time::sleep(AFTER_STOP).await;
         is_over.send_replace(true);
@@ -238,13 +238,15 @@ pub async fn run(plan: Plan) -> Result<Report> {
     Ok(Report { stops, lost, violations: check(&evidence) })
 }
 
-/// Waits until `approved` approvals have ended and [`IN_FLIGHT_MIN`] others are in flight.
-async fn wait_for_approvals(progress: &Progress, approved: usize) {
+/// Waits until `approved` approvals have ended and [`IN_FLIGHT_MIN`] others are in flight. Returns a time at which these
+/// others had not ended.
+async fn wait_for_approvals(progress: &Progress, approved: usize) -> Instant {
     folio_testkit::wait_for("approvals in flight", Duration::from_secs(60), async || {
+        let at = Instant::now();
         let in_flight = progress.in_flight.load(Ordering::Relaxed);
-        (progress.approved.load(Ordering::Relaxed) >= approved && in_flight >= IN_FLIGHT_MIN).then_some(())
+        (progress.approved.load(Ordering::Relaxed) >= approved && in_flight >= IN_FLIGHT_MIN).then_some(at)
     })
-    .await;
+    .await
 }
 
 /// Returns two users of each tenant except the first one.
@@ -284,9 +286,13 @@ async fn approve_until(
     writes
 }
 
-/// Stops a server and starts it again. Returns the servers, and the begin and end of the stop.
-fn stop_server(mut servers: Servers, target: usize, stop: Stop) -> Result<(Servers, Range<Instant>)> {
-    let since = Instant::now();
+/// Stops a server and starts it again. Returns the servers, and the begin and end of the stop. `since`: the begin, at which enough
+/// approvals were in flight. On a busy machine, some of them may end before the server is stopped.
+fn stop_server(
+    mut servers: Servers,
+    (target, stop): (usize, Stop),
+    since: Instant,
+) -> Result<(Servers, Range<Instant>)> {
     match stop {
         Stop::Killed => servers.restart_cql(target, Duration::from_secs(2))?,
         Stop::Suspended(time) => {
