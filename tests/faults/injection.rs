@@ -48,10 +48,11 @@ pub(super) const PAGE_STEPS: &[&str] = &["advance:before", "advance:after"];
 
 /// Timeout for a process to reach its failpoint.
 const REACHED_WITHIN: Duration = Duration::from_secs(6);
-/// Timeout for a process to exit after SIGTERM. It covers the time limit of a drain and the time in which the stores close.
-const EXITED_WITHIN: Duration = Duration::from_secs(20);
+/// Timeout for a process to exit after SIGTERM. The drain, the settlement of model calls and the return of credit take up to 5 s each;
+/// the rest is for a busy machine.
+const EXITED_WITHIN: Duration = Duration::from_secs(60);
 /// Timeout for a process to start after all faults of an incident ended.
-const STARTED_WITHIN: Duration = Duration::from_secs(30);
+const STARTED_WITHIN: Duration = Duration::from_secs(90);
 /// Offset of a wrong clock: a month in seconds.
 const CLOCK_OFFSET: &str = "2678400";
 
