@@ -195,7 +195,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let cluster = setup.with(variable, value).start().await;
     let readers = create_readers(&cluster).await;
     let tables = Tables::open(&servers.cql.addresses(), &cluster.keyspace).await?;
-    let document = cluster.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
+    let document = cluster.client(0).await.upload_first("invoice.txt", INVOICE.as_bytes()).await;
     let (log, refusals, mut stops) = (Log::default(), Refusals::default(), Vec::new());
     for (phase, stop) in plan.stops.iter().enumerate() {
         let (is_over, over) = watch::channel(false);

@@ -141,7 +141,7 @@ pub(super) async fn create_users(
     let mut documents = Vec::new();
     for tenant in 0..cluster.tenants.len() {
         let client = cluster.client_of(0, tenant).await;
-        documents.push(client.upload("invoice.txt", INVOICE.as_bytes()).await);
+        documents.push(client.upload_first("invoice.txt", INVOICE.as_bytes()).await);
     }
     let gateways = gateways(cluster);
     let user = |number: usize| {

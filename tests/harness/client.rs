@@ -106,6 +106,19 @@ impl Client {
         document.document_id
     }
 
+    /// Uploads a file to a server that has just started, and waits until it is ingested. The upload is repeated while the server is
+    /// unavailable.
+    pub async fn upload_first(&self, name: &str, bytes: &[u8]) -> String {
+        let request_id = format!("upload-{:x}", rand::random::<u64>());
+        let description = v1::DocumentDescription { name: name.to_owned(), request_id, ..Default::default() };
+        let document = folio_testkit::wait_for("an accepted upload", LIMIT, || async {
+            answered(self.try_upload_as(description.clone(), bytes).await)
+        })
+        .await;
+        self.wait_for_text(&document.document_id).await;
+        document.document_id
+    }
+
     /// Waits until a document is ingested.
     pub async fn wait_for_text(&self, id: &str) {
         folio_testkit::wait_for("the document's text", LIMIT, || async {
@@ -371,7 +384,7 @@ pub fn edited(arguments: &serde_json::Value) -> v1::decision::Decision {
 }
 
 /// Returns the value of an answer. None: the server is unavailable, so that the call is repeated.
-fn answered<T>(answer: Result<T, Status>) -> Option<T> {
+pub(super) fn answered<T>(answer: Result<T, Status>) -> Option<T> {
     match answer {
         Err(status) if status.code() == tonic::Code::Unavailable => None,
         answer => Some(answer.expect("an answer")),

@@ -12,8 +12,8 @@ use folio_types::op::{Expected, Write};
 use folio_types::token::Token;
 use folio_types::{Environment as _, IngestionMode, OrgId, Role, System, UserId};
 
-use super::client::Client;
-use super::within;
+use super::LIMIT;
+use super::client::{Client, answered};
 
 #[derive(Debug, Clone)]
 pub struct Tenant {
@@ -78,7 +78,8 @@ impl Tenant {
         Self { token: token.reveal(), ..self.clone() }
     }
 
-    /// Creates an organization with an administrator over the API. The client has the token of a platform administrator.
+    /// Creates an organization with an administrator over the API. The client has the token of a platform administrator. The request
+    /// is repeated while the server is unavailable.
     pub async fn create_over_api(platform: &Client, marker: &str) -> Self {
         let request = v1::CreateOrganizationRequest {
             organization: Some(v1::Organization { name: marker.to_owned(), ..Default::default() }),
@@ -86,9 +87,11 @@ impl Tenant {
             request_id: format!("create-{marker}"),
             ..Default::default()
         };
-        let mut organizations = OrganizationServiceClient::new(platform.channel.clone());
-        let created = within("an organization", organizations.create_organization(request)).await;
-        let created = created.expect("the organization is created").into_inner();
+        let organizations = OrganizationServiceClient::new(platform.channel.clone());
+        let created = folio_testkit::wait_for("an organization", LIMIT, || async {
+            answered(organizations.clone().create_organization(request.clone()).await)
+        });
+        let created = created.await.into_inner();
         let org = created.organization.expect("an organization").organization_id.parse().expect("an organization's id");
         Self { org, marker: marker.to_owned(), token: created.admin_token }
     }
