@@ -216,16 +216,22 @@ async fn drain(mut process: Process) -> Result<()> {
     Ok(())
 }
 
+/// Returns the number of nodes that `folio cluster status` reports as up. Error: a store did not respond in time.
+fn nodes_up(cluster: &Cluster, program: &str) -> Result<usize> {
+    let status: Value = serde_json::from_str(&output(cluster, program, &["cluster", "status", "--json"])?)?;
+    let nodes = status["nodes"].as_array().context("the status contains no nodes")?;
+    Ok(nodes.iter().filter(|node| node["state"] == "up").count())
+}
+
 /// Waits until `folio cluster status` reports all nodes as up.
 async fn wait_until_up(cluster: &Cluster, program: &str) -> Result<()> {
     let end = Instant::now() + UP_WITHIN;
     loop {
-        let status: Value = serde_json::from_str(&output(cluster, program, &["cluster", "status", "--json"])?)?;
-        let nodes = status["nodes"].as_array().context("the status contains no nodes")?;
-        if nodes.iter().filter(|node| node["state"] == "up").count() == NODES {
+        let up = nodes_up(cluster, program);
+        if matches!(up, Ok(NODES)) {
             return Ok(());
         }
-        ensure!(Instant::now() < end, "not all nodes are up: {status}");
+        ensure!(Instant::now() < end, "not all nodes are up: {up:?}");
         // The state of a node changes with its next heartbeat.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
