@@ -28,7 +28,7 @@ use super::servers::Servers;
 use super::settle::{TimeLimits, gather};
 use super::simulated_user::{ApprovedWrite, SimulatedUser};
 use super::tables::Tables;
-use crate::harness::cluster::{Cluster, NO_HUGE_PAGES, Setup};
+use crate::harness::cluster::{Cluster, HeartbeatTimes, NO_HUGE_PAGES, Setup};
 use crate::harness::migrations::migrate_at_once;
 use crate::harness::settings::INVOICE;
 use crate::harness::tenant::Tenant;
@@ -48,6 +48,10 @@ const USERS: usize = 8;
 const MARKERS: [&str; 5] = ["alpha", "bravo", "charlie", "delta", "echo"];
 /// Minimum number of approvals in flight when a server stops.
 pub const IN_FLIGHT_MIN: usize = 3;
+/// Times of heartbeats. No node dies, and a node that a busy machine delays for a few seconds must not count as dead, because its
+/// turns would fail.
+const HEARTBEAT_TIMES: HeartbeatTimes =
+    HeartbeatTimes { dead_after: Duration::from_secs(30), ..HeartbeatTimes::DEFAULT };
 /// Time for which approvals continue after a stop.
 const AFTER_STOP: Duration = Duration::from_secs(2);
 
@@ -190,7 +194,8 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let folder = tempfile::tempdir()?;
     migrate_at_once(folder.path(), &servers.redis.url(), &servers.cql.addresses(), plan.migrations).await?;
     let setup = Setup::new(SCRIPT, servers.redis.port(), servers.cql.addresses());
-    let setup = Setup { replication_factor, is_long_run: true, markers: MARKERS.to_vec(), ..setup };
+    let (heartbeat_times, markers) = (HEARTBEAT_TIMES, MARKERS.to_vec());
+    let setup = Setup { replication_factor, heartbeat_times, is_long_run: true, markers, ..setup };
     let (variable, value) = NO_HUGE_PAGES;
     let cluster = setup.with(variable, value).start().await;
     let readers = create_readers(&cluster).await;
