@@ -46,6 +46,9 @@ const USERS: usize = 8;
 /// Concurrent clients that work with jobs, half of them of each tenant.
 const JOB_USERS: usize = 2;
 
+/// Time after the last fault within which the minimum number of approvals must be reached.
+const APPROVED_WITHIN: Duration = Duration::from_secs(300);
+
 /// Minimum duration of a run in which a call of every tool that writes must succeed.
 const COMPLETE_RUN: Duration = Duration::from_secs(180);
 
@@ -59,7 +62,8 @@ pub struct Plan {
     pub cql_nodes: usize,
 }
 
-/// Runs until the numbers of faults and approvals and the duration are reached, and checks the result.
+/// Runs until the numbers of faults and approvals and the duration are reached, and checks the result. The report has fewer approvals
+/// if they are not reached within [`APPROVED_WITHIN`].
 pub async fn run(plan: Plan) -> Result<Report> {
     println!("FOLIO_SEED={}", plan.seed);
     let mut random = StdRng::seed_from_u64(plan.seed);
@@ -91,7 +95,8 @@ pub async fn run(plan: Plan) -> Result<Report> {
     while incidents.faults < plan.faults || incidents.elapsed() < plan.time {
         incidents.inject_next(&mut cluster, &mut servers, &refusals).await?;
     }
-    while log.approvals() < plan.approvals && incidents.elapsed() < plan.time + Duration::from_secs(300) {
+    let time_limit = incidents.elapsed() + APPROVED_WITHIN;
+    while log.approvals() < plan.approvals && incidents.elapsed() < time_limit {
         // The clients approve further calls during the sleep.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
