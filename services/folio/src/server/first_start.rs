@@ -7,6 +7,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use folio_resources::audit::{AuditEntry, AuditKind, AuditTarget};
@@ -16,7 +17,7 @@ use folio_resources::{
 use folio_storage::{AccessStore, AuditStore, ResourceExecutor, ResourceStore, Stores};
 use folio_types::op::{self, Expected};
 use folio_types::token::Token;
-use folio_types::{Environment, OrgId, Reason, Role, TokenId, UserId};
+use folio_types::{Code, Environment, Error, OrgId, Reason, Role, TokenId, UserId};
 
 use crate::private_file;
 
@@ -25,6 +26,11 @@ const ORGANIZATION: &str = "default";
 const FIRST_START: &str = "first start";
 /// The author of a replacement token in the audit log.
 const MIGRATE: &str = "folio migrate --admin-token";
+
+/// Time within which the first start of a cluster is repeated while a store does not answer. The conditional writes of processes that
+/// start at once on an empty keyspace delay each other.
+const REPEAT_LIMIT: Duration = Duration::from_secs(30);
+const REPEAT_PAUSE: Duration = Duration::from_millis(250);
 
 /// The administrator's token. It exists only in the process that creates it.
 pub(crate) struct FirstToken {
@@ -65,7 +71,8 @@ impl AccessStores {
     }
 }
 
-/// Creates the organization of a cluster and its admin token, unless they exist or another process creates them.
+/// Creates the organization of a cluster and its admin token, unless they exist or another process creates them. A write whose outcome
+/// is unknown is repeated with the same token, so that a token that was stored is also printed.
 ///
 /// If a process crashes after it stored the token and before it prints it, the token is lost; [`replace_admin_token`]
 /// replaces it.
@@ -74,8 +81,27 @@ pub(crate) async fn ensure_first_token_in_cluster(
     environment: &dyn Environment,
 ) -> Result<Option<FirstToken>> {
     let token = Token::with_id(&OrgId::first(), TokenId::derive(&["first admin token"]), environment);
+    let since = Instant::now();
+    loop {
+        match store_in_cluster(stores, &token, environment).await {
+            Ok(is_new) => return Ok(is_new.then_some(FirstToken { token, file: None })),
+            Err(error) if is_unavailable(&error) && since.elapsed() <= REPEAT_LIMIT => {
+                tracing::warn!(%error, "the first organization and its token cannot be stored; retrying");
+            }
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(REPEAT_PAUSE).await;
+    }
+}
+
+/// Stores the organization and its admin token. Returns true if the token is the stored one.
+async fn store_in_cluster(stores: &AccessStores, token: &Token, environment: &dyn Environment) -> Result<bool> {
     make_organization(stores, environment).await?;
-    Ok(store(stores, &token, FIRST_START, environment).await?.then_some(FirstToken { token, file: None }))
+    store(stores, token, FIRST_START, environment).await
+}
+
+fn is_unavailable(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Error>().is_some_and(|error| error.code == Code::Unavailable)
 }
 
 /// Creates another token of the first organization's administrator, to replace a lost one.
