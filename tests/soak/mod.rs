@@ -31,6 +31,7 @@ use self::samples::Sampler;
 use self::verdict::{Rule, Series, Verdict, verdict};
 use crate::faults::tables::Tables;
 use crate::harness::cluster::{Cluster, NO_HUGE_PAGES, Setup};
+use crate::harness::settings::INVOICE;
 
 /// Nodes and gateways of the cluster.
 const NODES: usize = 2;
@@ -39,6 +40,9 @@ const GATEWAYS: usize = 2;
 /// Interval between two samples. A short run has a shorter interval, so that it has [`SAMPLES_MIN`] samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 const SAMPLES_MIN: u32 = 12;
+/// Number of samples until which a run continues after its duration: on a busy machine, the count of the rows of one sample may take
+/// longer than a short run.
+const SAMPLES_REQUIRED: usize = 2;
 /// Time of a long run that is not evaluated.
 const WARM_UP: Duration = Duration::from_secs(10 * 60);
 /// Minimum duration of a long run.
@@ -135,13 +139,17 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs the load for the duration of the plan, and evaluates the samples.
+/// Runs the load for the duration of the plan, or until [`SAMPLES_REQUIRED`] samples exist, and evaluates the samples.
 pub async fn run(plan: Plan) -> Result<Report> {
     let servers = tokio::task::spawn_blocking(|| anyhow::Ok((Redis::start()?, folio_test_servers::cql()?)));
     let (redis, cql) = servers.await??;
     let setup = Setup { nodes: NODES, gateways: GATEWAYS, ..Setup::new(SCRIPT, redis.port(), cql.clone()) };
     let cluster = SETTINGS.iter().fold(setup, |setup, (name, value)| setup.with(name, value)).start().await;
     let tables = Tables::open(&cql, &cluster.keyspace).await?;
+    for gateway in 0..GATEWAYS {
+        // The workers repeat no request, so the gateways must have accepted one before.
+        cluster.client(gateway).await.upload_first("ready.txt", INVOICE.as_bytes()).await;
+    }
     let (stop, stopped) = watch::channel(false);
     let mut workers = JoinSet::new();
     for number in 0..load::WORKERS {
@@ -151,7 +159,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let mut sampler = Sampler::new(&plan);
     let (begun, mut ticks) = (Instant::now(), tokio::time::interval(plan.sample_interval()));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    while begun.elapsed() < plan.duration {
+    while begun.elapsed() < plan.duration || sampler.samples() < SAMPLES_REQUIRED {
         ticks.tick().await;
         sampler.sample(begun.elapsed(), &cluster, &redis, &tables).await?;
     }

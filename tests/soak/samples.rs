@@ -71,6 +71,10 @@ impl Sampler {
         Self { redis_rule, row_rule, samples: 0, counted, indexes, series }
     }
 
+    pub(super) fn samples(&self) -> usize {
+        self.samples
+    }
+
     /// Returns the number of samples and all series.
     pub(super) fn finish(self) -> (usize, Vec<Series>) {
         (self.samples, self.series.into_values().collect())
