@@ -5,12 +5,12 @@ use std::path::Path;
 use folio_blobs::{S3Options, blobs_at};
 use folio_proto::v1;
 use folio_proto::v1::organization_service_client::OrganizationServiceClient;
-use folio_resources::{NewToken, Organization, OrganizationChange, TagRunsPatch, TokenChange, TokenRecord};
+use folio_resources::{NewToken, Organization, OrganizationChange, Resource, TagRunsPatch, TokenChange, TokenRecord};
 use folio_storage::Stores;
 use folio_storage_cql::{CqlStore, Options};
 use folio_types::op::{Expected, Write};
 use folio_types::token::Token;
-use folio_types::{Environment as _, IngestionMode, OrgId, Role, System, UserId};
+use folio_types::{Code, Environment as _, IngestionMode, OrgId, Role, System, UserId};
 
 use super::LIMIT;
 use super::client::{Client, answered};
@@ -37,12 +37,24 @@ async fn create_organization(stores: &Stores, org: &OrgId, name: &str) {
     let (key, create) = (format!("create-{org}"), OrganizationChange::Create { name: name.to_owned() });
     let key = key.parse().expect("a request id");
     let write = Write::by_platform(OrgId::platform(), key, System.now(), Expected::Absent, create);
-    stores.of::<Organization>().decide(org, write).await.expect("the organization is created");
+    store::<Organization>(stores, org, write).await;
     // Most tests count jobs, or stop nodes at the steps of one job.
     let (key, set) = (format!("ingestion-{org}"), without_ingestion());
     let key = key.parse().expect("a request id");
     let write = Write::by_platform(OrgId::platform(), key, System.now(), Expected::Version(1), set);
-    stores.of::<Organization>().decide(org, write).await.expect("the organization is changed");
+    store::<Organization>(stores, org, write).await;
+}
+
+/// Makes a write. It is repeated while the store does not answer: the conditional writes to a new keyspace are slow on a busy machine.
+async fn store<R: Resource>(stores: &Stores, id: &R::Id, write: Write<R::Change>) {
+    let resources = stores.of::<R>();
+    folio_testkit::wait_for("a write of a tenant", LIMIT, || async {
+        match resources.decide(id, write.clone()).await {
+            Err(error) if error.code == Code::Unavailable => None,
+            written => Some(written.expect("the write is accepted")),
+        }
+    })
+    .await;
 }
 
 /// Returns the change after which documents are ingested on request only.
@@ -58,7 +70,7 @@ fn without_ingestion() -> OrganizationChange {
 
 async fn store_token(stores: &Stores, token: &Token, new: NewToken) {
     let write = TokenChange::create_by_platform(token, new, System.now()).expect("an op key");
-    stores.of::<TokenRecord>().decide(token.id(), write).await.expect("the token is stored");
+    store::<TokenRecord>(stores, token.id(), write).await;
 }
 
 impl Tenant {
