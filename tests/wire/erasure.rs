@@ -1,7 +1,6 @@
 //! Deletion of an organization: nothing of it remains in the store, in the files, or in the server's answers.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use folio_proto::v1;
 use folio_proto::v1::credit_service_client::CreditServiceClient;
@@ -249,7 +248,7 @@ async fn no_data_of_a_deleted_organization_remains() {
     let refusal =
         async || client.documents.clone().list_documents(list.clone()).await.err().map(|status| status.code());
     let unauthenticated = async || (refusal().await == Some(tonic::Code::Unauthenticated)).then_some(());
-    folio_testkit::wait_for("the tokens to be refused", Duration::from_secs(20), unauthenticated).await;
+    folio_testkit::wait_for("the tokens to be refused", LIMIT, unauthenticated).await;
     let (blobs, index) = (sandbox.data().join("blobs"), sandbox.data().join("index"));
     // An image does not contain the word, but its path contains the organization.
     let is_clean = |(path, bytes): &(PathBuf, Vec<u8>)| {
@@ -257,10 +256,10 @@ async fn no_data_of_a_deleted_organization_remains() {
             && !path.to_string_lossy().contains(organization.organization_id.as_str())
     };
     let is_erased = async || files_below(&blobs).iter().all(is_clean).then_some(());
-    folio_testkit::wait_for("the blobs to be deleted", Duration::from_secs(20), is_erased).await;
+    folio_testkit::wait_for("the blobs to be deleted", LIMIT, is_erased).await;
     let index = index.join(&organization.organization_id);
     let is_erased = async || (!index.exists()).then_some(());
-    folio_testkit::wait_for("the index to be deleted", Duration::from_secs(20), is_erased).await;
+    folio_testkit::wait_for("the index to be deleted", LIMIT, is_erased).await;
     platform.delete_organization(delete("any name")).await.unwrap();
     let all = platform.list_organizations(v1::ListOrganizationsRequest::default()).await.unwrap().into_inner();
     assert_eq!(all.organizations.len(), 1, "{all:?}");
