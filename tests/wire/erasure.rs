@@ -138,7 +138,7 @@ async fn tabulate(client: &Client, document: &str) {
     stacks.update_stack_cell(edit).await.unwrap();
     let request = v1::FillStackRequest { stack_id: stack_id.clone(), ..Default::default() };
     let job_id = stacks.fill_stack(request).await.unwrap().into_inner().job.unwrap().job_id;
-    let ended = folio_testkit::wait_for("the row", LIMIT, || async {
+    let ended = folio_testkit::wait_for("the row", 3 * LIMIT, || async {
         let request = v1::GetJobRequest { job_id: job_id.clone() };
         let job = client.jobs.clone().get_job(request).await.unwrap().into_inner().job.unwrap();
         job.end_time.is_some().then_some(job)
@@ -173,7 +173,7 @@ async fn work_unattended(client: &Client) {
         v1::DocumentDescription { name: format!("another {WORD}.txt"), auto_create: Some(true), ..Default::default() };
     let uploaded = client.try_upload_as(description, format!("More about the {WORD}.").as_bytes()).await;
     let document = uploaded.unwrap().document_id;
-    let proposed = proposal(client, &document, LIMIT).await;
+    let proposed = proposal(client, &document, 3 * LIMIT).await;
     assert_eq!(proposed.state(), v1::ProposalState::Proposed, "{proposed:?}");
     let extraction = run_agent(client, &document, &proposed.prompt_revid).await.extraction.unwrap();
     assert_eq!(extraction.state(), v1::ExtractionState::Completed, "{extraction:?}");

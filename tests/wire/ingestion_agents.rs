@@ -45,7 +45,7 @@ pub(crate) async fn start(client: &Client, document: &str, mode: v1::IngestionMo
 
 /// Waits for the end of a job, and returns the passages of its document.
 pub(crate) async fn ended(client: &Client, job_id: &str, document: &str) -> v1::DocumentPassages {
-    let job = wait_for("the job ends", LIMIT, || async {
+    let job = wait_for("the job ends", 3 * LIMIT, || async {
         let request = v1::GetJobRequest { job_id: job_id.to_owned() };
         let job = client.jobs.clone().get_job(request).await.ok()?.into_inner().job?;
         matches!(job.state(), v1::JobState::Completed | v1::JobState::Failed).then_some(job)
