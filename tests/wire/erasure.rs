@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::LIMIT;
 use crate::client::{Client, refused};
 use crate::command_line::files_below;
+use crate::ingestion_agents::wait_until_ingested;
 use crate::real_documents::{proposal, run_agent, run_batch};
 use crate::sandbox::Setup;
 
@@ -104,6 +105,11 @@ async fn create_full_organization(admin: &Client, url: &str) -> (Client, v1::Org
     tabulate(&client, &uploaded).await;
     work_unattended(&client).await;
     render(&client).await;
+    // An ingestion in progress would write again after the erasure.
+    let listed = client.documents.clone().list_documents(v1::ListDocumentsRequest::default()).await.unwrap();
+    for document in listed.into_inner().documents {
+        wait_until_ingested(&client, &document.document_id).await;
+    }
     (client, created.organization.unwrap())
 }
 
