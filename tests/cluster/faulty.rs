@@ -129,7 +129,7 @@ fn an_overwritten_edit_is_detected() {
 #[test]
 fn a_recorded_decision_is_answered_after_the_expiry() {
     detects(&[], async |test, variables| {
-        let own = [variables, &[("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "8")]].concat();
+        let own = [variables, &[("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "20")]].concat();
         test.run_single_node(0, &own).await;
         let waiting = test.chat(0, "write").await.pause().await;
         let request = TestCluster::approvals_of(&waiting);

@@ -130,7 +130,7 @@ fn a_node_may_die_while_it_fails_a_job_without_its_next_page() {
 /// Returns the header of a job as soon as the job has ended. The pages of the job may be lost.
 async fn ended_header(test: &TestCluster, job: &JobId) -> JobHeader {
     let org = &test.cluster.tenants[0].org;
-    wait_for("the end of the job", LIMIT, || async {
+    wait_for("the end of the job", 3 * LIMIT, || async {
         let header = test.stores().jobs.header(org, job).await.expect("the store answers");
         header.filter(JobHeader::is_ended)
     })

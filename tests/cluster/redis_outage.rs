@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
+use folio_tests::harness::LIMIT;
 use folio_types::{Code, Reason};
 
 use crate::test_cluster::{TestCluster, assert_completed, on_cluster, thread_of};
@@ -52,8 +53,13 @@ fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
         drop(watcher.end().await);
         // Second flush: while the turn waits for approval.
         flush(test);
-        let list = v1::ListPendingApprovalsRequest::default();
-        let listed = test.client(1).await.conversations.clone().list_pending_approvals(list).await.unwrap();
+        let client = test.client(1).await;
+        // After a test that stopped Redis, the gateway may not be connected yet.
+        let list = || async {
+            let request = v1::ListPendingApprovalsRequest::default();
+            client.conversations.clone().list_pending_approvals(request).await.ok()
+        };
+        let listed = folio_testkit::wait_for("the pending approvals", LIMIT, list).await;
         assert!(listed.into_inner().incomplete, "turns may be missing after a loss");
         let answer = test.approve_until_accepted(1, &TestCluster::approvals_of(&waiting)).await;
         let Some(Outcome::AwaitingApproval(waiting)) = answer.outcome else { panic!("{answer:?}") };

@@ -81,7 +81,8 @@ rules:
         for number in 0..4 {
             let client = test.client(number % 2).await;
             let error = folio_testkit::wait_for("a refused chat", LIMIT, || async {
-                let status = client.send(ask(&test.document, "hello")).await.map(drop).unwrap_err();
+                // Without an answer of Redis in time, a node counts its own turns only, and accepts the chat.
+                let status = client.send(ask(&test.document, "hello")).await.map(drop).err()?;
                 Some(folio_proto::status::to_error(&status)).filter(|error| error.code != Code::Unavailable)
             })
             .await;

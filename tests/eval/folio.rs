@@ -25,7 +25,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(1_800);
 /// Maximum time until the text of a document is read.
 const TEXT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum time until the cost of an extraction is recorded.
-const USAGE_TIMEOUT: Duration = Duration::from_secs(10);
+const USAGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval between two reads.
 const POLL: Duration = Duration::from_millis(50);
 

@@ -222,13 +222,14 @@ impl Client {
 }
 
 impl Events {
-    /// Reads the first event. Returns the status of a call that was refused.
+    /// Reads the first event. Returns the status of a call that was refused, or whose stream ended without an event because its
+    /// node stopped.
     async fn first(stream: BoxStream<'static, Result<Option<v1::Event>, Status>>) -> Result<Self, Status> {
         let mut events = Self { stream, seen: Vec::new() };
         match within("the first event", events.stream.next()).await {
             Some(Ok(event)) => events.seen.push(event.expect("an event")),
             Some(Err(status)) => return Err(status),
-            None => {}
+            None => return Err(Status::unavailable("the stream ended without an event")),
         }
         Ok(events)
     }

@@ -205,16 +205,27 @@ fn the_first_start_prints_the_token_once_and_keeps_it_for_its_owner() {
     assert!(second.terminate());
 }
 
-/// Returns every file below a folder with its content.
+/// Returns every file below a folder with its content, without the files that a server deletes meanwhile.
 pub(crate) fn files_below(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files_below(&path));
-        } else {
-            found.push((path.clone(), std::fs::read(path).unwrap()));
+    assert!(folder.is_dir(), "{} is not a folder", folder.display());
+    let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in unless_deleted(std::fs::read_dir(&folder)).into_iter().flatten().filter_map(unless_deleted) {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Some(bytes) = unless_deleted(std::fs::read(&path)) {
+                found.push((path, bytes));
+            }
         }
     }
     found
+}
+
+/// Returns the result of a read. None: the file or the folder does not exist.
+fn unless_deleted<T>(read: std::io::Result<T>) -> Option<T> {
+    match read {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        read => Some(read.unwrap()),
+    }
 }

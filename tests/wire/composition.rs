@@ -9,7 +9,7 @@ use folio_tests::harness::settings;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::client::{Client, ask};
+use crate::client::{Client, approved, ask, decide};
 use crate::command_line::{folio, text};
 use crate::sim::Sim;
 use crate::{LIMIT, within};
@@ -93,12 +93,16 @@ async fn a_migrated_cluster_shares_conversations_and_a_draining_node_ends_its_tu
 
     // The gateway receives the document, and the node reads it.
     let document = one.upload("invoice.txt", b"Invoice Number: A-17\nTotal: 957.00 EUR\n").await;
-    let waiting = one.chat(&document, "tag").await.pause().await;
-    let answer = other.approve_all(&waiting).await;
+    // A gateway that has just started may not know the node or the owner yet.
+    let chat = || async { one.send(ask(&document, "tag")).await.ok() };
+    let waiting = folio_testkit::wait_for("an accepted chat", LIMIT, chat).await.pause().await;
+    let approval = || async { other.approve(decide(&waiting, approved)).await.ok() };
+    let answer = folio_testkit::wait_for("an accepted approval", LIMIT, approval).await;
     assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
     assert_eq!(one.tag_names().await, ["approved"]);
 
-    let mut running = other.chat(&document, "held").await;
+    let chat = || async { other.send(ask(&document, "held")).await.ok() };
+    let mut running = folio_testkit::wait_for("an accepted chat", LIMIT, chat).await;
     running.until("turn_started").await;
     fixture.sim.wait_for_waiting_request().await;
     node.send_sigterm();

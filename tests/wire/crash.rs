@@ -2,6 +2,7 @@
 
 use folio_proto::v1;
 
+use crate::LIMIT;
 use crate::sandbox::{Sandbox, Setup};
 
 /// The gate `g` holds requests until it is opened.
@@ -82,7 +83,7 @@ async fn invariant_3_a_kill_during_a_tool_call_leaves_one_effect() {
 #[tokio::test]
 async fn a_signal_within_a_turn_refuses_waiting_chats_and_the_turn_resumes_after_the_restart() {
     let setup = Setup::new(SCRIPT).with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 1);
-    let mut sandbox = setup.start().await;
+    let mut sandbox = setup.with("FOLIO_SERVER__HEALTH_LISTEN", "127.0.0.1:0").start().await;
     let (client, document) = sandbox.with_document().await;
     let running = client.chat(&document, "before").await;
     let (turn, thread) = (running.turn(), running.thread());
@@ -92,6 +93,12 @@ async fn a_signal_within_a_turn_refuses_waiting_chats_and_the_turn_resumes_after
         let request = v1::ChatRequest { thread_id: thread, text: "hello".into(), if_busy, ..Default::default() };
         tokio::spawn(async move { client.send(request).await.map(drop) })
     };
+    let health = format!("http://{}", sandbox.server().printed_after("health on ").expect("a health port"));
+    let is_queued = async || {
+        let page = reqwest::get(format!("{health}/metrics")).await.ok()?.text().await.ok()?;
+        page.lines().any(|line| line == "folio_chats_queued 1").then_some(())
+    };
+    folio_testkit::wait_for("the chat in the queue", LIMIT, is_queued).await;
     sandbox.server().send_sigterm();
     let error = crate::client::refused(crate::within("the refusal", queued).await.unwrap());
     assert_eq!(error.code, folio_types::Code::Unavailable, "{error:?}");

@@ -131,7 +131,7 @@ async fn documents_that_were_being_read_when_the_server_was_killed_are_read_afte
     let folder = tempfile::tempdir().expect("a folder");
     let (slow, recognizer) = (folder.path().join("slow"), folder.path().join("recognizer"));
     std::fs::write(&slow, "").expect("a mark");
-    let script = format!("#!/bin/sh\nif [ -e {} ]; then exec sleep 20; fi\n{RECOGNIZED}\n", slow.display());
+    let script = format!("#!/bin/sh\nif [ -e {} ]; then exec sleep 120; fi\n{RECOGNIZED}\n", slow.display());
     program(&recognizer, &script);
     let setup = Setup::new(SCRIPT).with("FOLIO_DOCUMENTS__TESSERACT", recognizer.display());
     let mut sandbox = setup.with("FOLIO_DOCUMENTS__ATTEMPTS", 4).start().await;
@@ -229,7 +229,7 @@ async fn a_server_on_embedded_stores_whose_clock_jumps_writes_nothing() {
     let (client, url) = (sandbox.client().await, sandbox.url());
     let channel = Channel::from_shared(url).expect("a URL").connect().await.expect("a connection");
     create_tag(&client, "before").await.expect("the clock is right");
-    assert_eq!(health(&channel).await, ServingStatus::Serving);
+    becomes(&channel, ServingStatus::Serving).await;
     let tags = client.tag_names().await;
     // Two days ahead.
     set_clock("172800");
@@ -253,7 +253,7 @@ async fn health_reports_a_full_disk_and_its_recovery() {
     let url = sandbox.url();
     let channel = Channel::from_shared(url).expect("a URL").connect().await.expect("a connection");
     create_tag(&client, "before").await.expect("the disk works");
-    assert_eq!(health(&channel).await, ServingStatus::Serving);
+    becomes(&channel, ServingStatus::Serving).await;
     for name in ["first", "second"] {
         limit_files(sandbox.server().id(), "1");
         // The outcome is unknown, so each attempt uses another name.

@@ -1,7 +1,6 @@
 //! Deletion of an organization: nothing of it remains in the store, in the files, or in the server's answers.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use folio_proto::v1;
 use folio_proto::v1::credit_service_client::CreditServiceClient;
@@ -16,6 +15,7 @@ use serde_json::json;
 use crate::LIMIT;
 use crate::client::{Client, refused};
 use crate::command_line::files_below;
+use crate::ingestion_agents::wait_until_ingested;
 use crate::real_documents::{proposal, run_agent, run_batch};
 use crate::sandbox::Setup;
 
@@ -105,6 +105,11 @@ async fn create_full_organization(admin: &Client, url: &str) -> (Client, v1::Org
     tabulate(&client, &uploaded).await;
     work_unattended(&client).await;
     render(&client).await;
+    // An ingestion in progress would write again after the erasure.
+    let listed = client.documents.clone().list_documents(v1::ListDocumentsRequest::default()).await.unwrap();
+    for document in listed.into_inner().documents {
+        wait_until_ingested(&client, &document.document_id).await;
+    }
     (client, created.organization.unwrap())
 }
 
@@ -139,7 +144,7 @@ async fn tabulate(client: &Client, document: &str) {
     stacks.update_stack_cell(edit).await.unwrap();
     let request = v1::FillStackRequest { stack_id: stack_id.clone(), ..Default::default() };
     let job_id = stacks.fill_stack(request).await.unwrap().into_inner().job.unwrap().job_id;
-    let ended = folio_testkit::wait_for("the row", LIMIT, || async {
+    let ended = folio_testkit::wait_for("the row", 3 * LIMIT, || async {
         let request = v1::GetJobRequest { job_id: job_id.clone() };
         let job = client.jobs.clone().get_job(request).await.unwrap().into_inner().job.unwrap();
         job.end_time.is_some().then_some(job)
@@ -174,7 +179,7 @@ async fn work_unattended(client: &Client) {
         v1::DocumentDescription { name: format!("another {WORD}.txt"), auto_create: Some(true), ..Default::default() };
     let uploaded = client.try_upload_as(description, format!("More about the {WORD}.").as_bytes()).await;
     let document = uploaded.unwrap().document_id;
-    let proposed = proposal(client, &document, LIMIT).await;
+    let proposed = proposal(client, &document, 3 * LIMIT).await;
     assert_eq!(proposed.state(), v1::ProposalState::Proposed, "{proposed:?}");
     let extraction = run_agent(client, &document, &proposed.prompt_revid).await.extraction.unwrap();
     assert_eq!(extraction.state(), v1::ExtractionState::Completed, "{extraction:?}");
@@ -249,7 +254,7 @@ async fn no_data_of_a_deleted_organization_remains() {
     let refusal =
         async || client.documents.clone().list_documents(list.clone()).await.err().map(|status| status.code());
     let unauthenticated = async || (refusal().await == Some(tonic::Code::Unauthenticated)).then_some(());
-    folio_testkit::wait_for("the tokens to be refused", Duration::from_secs(20), unauthenticated).await;
+    folio_testkit::wait_for("the tokens to be refused", LIMIT, unauthenticated).await;
     let (blobs, index) = (sandbox.data().join("blobs"), sandbox.data().join("index"));
     // An image does not contain the word, but its path contains the organization.
     let is_clean = |(path, bytes): &(PathBuf, Vec<u8>)| {
@@ -257,10 +262,10 @@ async fn no_data_of_a_deleted_organization_remains() {
             && !path.to_string_lossy().contains(organization.organization_id.as_str())
     };
     let is_erased = async || files_below(&blobs).iter().all(is_clean).then_some(());
-    folio_testkit::wait_for("the blobs to be deleted", Duration::from_secs(20), is_erased).await;
+    folio_testkit::wait_for("the blobs to be deleted", LIMIT, is_erased).await;
     let index = index.join(&organization.organization_id);
     let is_erased = async || (!index.exists()).then_some(());
-    folio_testkit::wait_for("the index to be deleted", Duration::from_secs(20), is_erased).await;
+    folio_testkit::wait_for("the index to be deleted", LIMIT, is_erased).await;
     platform.delete_organization(delete("any name")).await.unwrap();
     let all = platform.list_organizations(v1::ListOrganizationsRequest::default()).await.unwrap().into_inner();
     assert_eq!(all.organizations.len(), 1, "{all:?}");

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
-use folio_testkit::proxy::Proxy;
+use folio_testkit::proxy::{Mode, Proxy};
 use serde_json::{Value, json};
 
 use crate::LIMIT;
@@ -181,9 +181,12 @@ async fn a_watch_of_the_inbox_continues_after_a_broken_connection_and_a_restart_
     watch.printed(&[first, second]).await;
 
     assert!(sandbox.stop().await, "the stream does not delay the end of the server");
+    // The server of another test may listen on the port now.
+    proxy.set(Mode::Cut);
     sandbox.restart().await;
     json_of(&sandbox, &["review", "--withdraw", &two], "");
     proxy.set_target(port(&sandbox).expect("a port"));
+    proxy.set(Mode::Pass);
     let third = ("removed", two.as_str());
     watch.printed(&[first, second, third]).await;
     json_of(&sandbox, &["review", "--request", &two], "");

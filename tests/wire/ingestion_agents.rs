@@ -24,13 +24,18 @@ pub(crate) fn ingestions(client: &Client) -> IngestionServiceClient<Authorized> 
 /// Uploads a document, and waits until its text was ingested without a request.
 pub(crate) async fn upload(client: &Client, name: &str, text: &str) -> String {
     let document = client.upload(name, text.as_bytes()).await;
+    wait_until_ingested(client, &document).await;
+    document
+}
+
+/// Waits until the index contains the passages of the text of a document.
+pub(crate) async fn wait_until_ingested(client: &Client, document: &str) {
     wait_for("the passages", LIMIT, || async {
-        let request = v1::GetIngestionRequest { document_id: document.clone() };
+        let request = v1::GetIngestionRequest { document_id: document.to_owned() };
         let found = ingestions(client).get_ingestion(request).await.ok()?.into_inner().ingestion?;
         (found.state() == v1::IngestionState::Indexed).then_some(())
     })
     .await;
-    document
 }
 
 pub(crate) async fn start(client: &Client, document: &str, mode: v1::IngestionMode) -> String {
@@ -45,7 +50,7 @@ pub(crate) async fn start(client: &Client, document: &str, mode: v1::IngestionMo
 
 /// Waits for the end of a job, and returns the passages of its document.
 pub(crate) async fn ended(client: &Client, job_id: &str, document: &str) -> v1::DocumentPassages {
-    let job = wait_for("the job ends", LIMIT, || async {
+    let job = wait_for("the job ends", 3 * LIMIT, || async {
         let request = v1::GetJobRequest { job_id: job_id.to_owned() };
         let job = client.jobs.clone().get_job(request).await.ok()?.into_inner().job?;
         matches!(job.state(), v1::JobState::Completed | v1::JobState::Failed).then_some(job)

@@ -83,8 +83,13 @@ async fn events_are_signed_listed_and_delivered_again() {
     })
     .await;
 
-    let shown = json_of(&sandbox, &["webhook", "delivery", delivery["webhook_delivery_id"].as_str().unwrap()], "");
-    assert!(shown["request_head"].as_str().unwrap().contains("webhook-id: "), "{shown}");
+    // The attempt is recorded after the endpoint received the event.
+    wait_for("the recorded attempt", LIMIT, || {
+        let shown = json_of(&sandbox, &["webhook", "delivery", delivery["webhook_delivery_id"].as_str().unwrap()], "");
+        let is_recorded = shown["request_head"].as_str().is_some_and(|head| head.contains("webhook-id: "));
+        std::future::ready(is_recorded.then_some(()))
+    })
+    .await;
     for (command, state) in [("disable", "disabled"), ("enable", "enabled")] {
         assert_eq!(json_of(&sandbox, &["webhook", command, &url], "")["state"], state);
         assert_eq!(json_of(&sandbox, &["webhook", "show", &url], "")["state"], state);

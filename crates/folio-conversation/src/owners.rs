@@ -17,7 +17,7 @@ pub trait Owners: Send + Sync {
     fn liveness(&self, owner: &Incarnation) -> Liveness;
 
     /// Returns the liveness after a refresh of the membership view, if possible. Called before a request is refused
-    /// with `MOVED`, and if a draining owner does not answer.
+    /// because the owner is live or its liveness is unknown, and if a draining owner does not answer.
     async fn liveness_now(&self, owner: &Incarnation) -> Liveness {
         self.liveness(owner)
     }
@@ -83,7 +83,7 @@ impl Shared {
     /// Returns true if the thread must not be taken over from the owner in its header.
     async fn must_stay_with_owner(&self, owner: &Incarnation, header: &ThreadHeader) -> Result<bool> {
         let liveness = match self.dependencies.owners.liveness(owner) {
-            Liveness::Live => self.dependencies.owners.liveness_now(owner).await,
+            Liveness::Live | Liveness::Unknown => self.dependencies.owners.liveness_now(owner).await,
             other => other,
         };
         match liveness {
