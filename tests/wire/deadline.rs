@@ -20,7 +20,7 @@ rules:
 ";
 
 /// Deadline of a call. A busy machine accepts the call and starts its turn before the deadline.
-const DEADLINE: Duration = Duration::from_secs(4);
+const DEADLINE: Duration = Duration::from_secs(8);
 
 #[tokio::test]
 async fn a_callers_deadline_ends_its_call_and_not_the_turn() {
