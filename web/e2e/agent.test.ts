@@ -56,8 +56,8 @@ test("an edited call runs with its new arguments, and invalid arguments are refu
   // The server checks the text with the schema of the tool.
   await editor.fill('{"title": 17}');
   await visible(page.getByText("The call would fail now"));
-  expect(await editor.getAttribute("aria-invalid")).toBe("true");
-  expect(await page.getByRole("button", { name: "Approve edited call" }).isDisabled()).toBe(true);
+  await expect.poll(() => editor.getAttribute("aria-invalid")).toBe("true");
+  await expect.poll(() => page.getByRole("button", { name: "Approve edited call" }).isDisabled()).toBe(true);
   await editor.fill('{"name": "after the edit"}');
   await page.getByRole("button", { name: "Approve edited call" }).click();
   await visible(page.getByText("about the tag is done."));

@@ -55,7 +55,8 @@ test("three tabs hold at most two streams each, and hidden tabs hold none", asyn
     await visible(page.getByLabel("Message to the agent"));
     await page.getByRole("tab", { name: "Text" }).click();
     await visible(page.getByText("INV-2026-0417").first());
-    expect(streams[index]?.size).toBeLessThanOrEqual(STREAMS_MAX);
+    // The event of a stream that the page closed may follow that of the stream that replaces it.
+    await expect.poll(() => streams[index]?.size).toBeLessThanOrEqual(STREAMS_MAX);
     await setVisible(page, false);
   }
   expect(violations.found).toEqual([]);

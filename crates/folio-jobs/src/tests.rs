@@ -26,7 +26,7 @@ use crate::{
     Dependencies, Failpoint, ItemTask, JobControl, JobHints, JobKind, JobRequest, Jobs, Options, Placement, QueueLoad,
 };
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Behavior of [`TestKind`] with an item. Default: it returns the item's subject.
 #[derive(Debug, Clone)]

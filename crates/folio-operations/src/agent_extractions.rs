@@ -270,6 +270,8 @@ async fn end(context: &Context, run: &StartedRun, turn: &TurnId, closing: &Event
     let charged = records.iter().filter(|record| record.key.starts_with(&prefix)).map(|record| record.charged.as_ref());
     let credits: Option<u64> = charged.map(|charged| charged.map(|charged| charged.credits)).sum();
     let credits = credits.filter(|_| records.len() < USAGE_RECORDS_MAX);
+    // The record of the last call may be written after the end of the turn, whose usage has the charge of each call.
+    let credits = credits.map(|recorded| recorded.max(usage.credits));
     Ok(AgentResult { extraction, usage, credits })
 }
 

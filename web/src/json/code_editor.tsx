@@ -6,7 +6,7 @@ import { lintKeymap, setDiagnostics } from "@codemirror/lint";
 import { Compartment, EditorState, type Extension } from "@codemirror/state";
 import { EditorView, keymap } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
-import { useEffect, useRef } from "react";
+import { useEffect, useLayoutEffect, useRef } from "react";
 import type { JsonEditorProps } from "./json_editor.js";
 import { diagnosticsOf } from "./problems.js";
 
@@ -68,12 +68,13 @@ export function CodeEditor(props: JsonEditorProps) {
     // The effects below follow the other properties.
   }, [maxLength]);
 
-  useEffect(() => {
+  // Between a rendering and a later effect, the user could type a character that an older value would remove.
+  useLayoutEffect(() => {
     const text = view.current?.state.doc.toString();
     if (text !== undefined && text !== value) view.current?.dispatch({ changes: { from: 0, to: text.length, insert: value } });
   }, [value]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     view.current?.dispatch({ effects: properties.current.reconfigure(variable({ label, isInvalid, readOnly, minRows })) });
   }, [label, isInvalid, readOnly, minRows]);
 

@@ -184,7 +184,6 @@ async fn output_before_a_models_refusal_is_charged() {
 
 fn short_timeouts() -> Options {
     Options {
-        // Long enough for the model call of a tool on a busy machine.
         tool_timeout: Duration::from_secs(1),
         effect_patience: Duration::from_secs(2),
         read_calls_at_once: 2,
@@ -212,7 +211,7 @@ async fn a_panic_or_timeout_of_a_tool_is_a_failed_result_and_a_long_result_is_tr
 #[tokio::test]
 async fn the_usage_of_a_turn_includes_the_model_calls_of_its_tools() {
     let (tools, _) = odd_tools();
-    let sandbox = Sandbox::start_as(short_timeouts(), Some(tools), None, AbandonedCalls::Abort).await;
+    let sandbox = Sandbox::start_as(Options::default(), Some(tools), None, AbandonedCalls::Abort).await;
     let ask = || ("odd_read", json!({ "do": "ask a model" }));
     sandbox.models.then([calls(&[ask(), ask()]), say("Odd.")]);
     let events = sandbox.run(sandbox.chat("x")).await;

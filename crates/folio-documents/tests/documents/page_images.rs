@@ -158,7 +158,7 @@ async fn rendering_without_end_is_stopped() {
 
 #[tokio::test]
 async fn recursive_forms_and_a_million_objects_affect_only_their_own_images() {
-    let images = Images::new(Options { page_image_seconds: 5, ..options() });
+    let images = Images::new(Options { page_image_seconds: 10, ..options() });
     let [operators, objects] = million_objects();
     for (name, file) in [("self.pdf", recursive_form()), ("operators.pdf", operators), ("objects.pdf", objects)] {
         let hostile = images.stored(name, &file).await;

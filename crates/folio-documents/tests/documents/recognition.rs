@@ -150,7 +150,7 @@ async fn a_broken_image_fails() {
 fn fake_tesseract(folder: &Path, body: &str) -> Options {
     let program = folder.join("tesseract");
     recognizer(&program, body);
-    Options { tesseract: program, ocr_page_seconds: 2, ..options() }
+    Options { tesseract: program, ocr_page_seconds: 20, ..options() }
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn a_child_gets_limits_and_no_secrets() {
         format!(r#"for name in{names}; do if [[ "${{!name@a}}" == *x* ]]; then say "export $name="; fi; done"#);
     let limits = "row; ulimit -v; row; ulimit -t; row; ulimit -c";
     let options = fake_tesseract(folder.path(), &format!("{exported}; {limits}"));
-    let memory_kib = options.child_memory_bytes / 1024;
+    let (memory_kib, seconds) = (options.child_memory_bytes / 1024, options.ocr_page_seconds);
     let reading = read_with(options, "a.png", PNG).await;
     let seen = text(&reading);
     let variables: Vec<&str> = seen.lines().filter_map(|line| line.strip_prefix("export ")).collect();
@@ -174,7 +174,7 @@ async fn a_child_gets_limits_and_no_secrets() {
             "{variable}"
         );
     }
-    assert!(seen.ends_with(&format!("{memory_kib}\n2\n0")), "{seen}");
+    assert!(seen.ends_with(&format!("{memory_kib}\n{seconds}\n0")), "{seen}");
     assert!(std::env::var_os("PATH").is_some(), "this process has an environment to hide");
 }
 
@@ -187,7 +187,7 @@ fn processes_in(folder: &Path) -> usize {
 #[tokio::test]
 async fn a_hanging_child_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let reader = TextReader::new(fake_tesseract(folder.path(), SLOW));
+    let reader = TextReader::new(Options { ocr_page_seconds: 2, ..fake_tesseract(folder.path(), SLOW) });
     let scratch = folder.path().join("scratch");
     std::fs::create_dir(&scratch).unwrap();
     let file = scratch.join("document");
@@ -235,7 +235,7 @@ async fn a_file_of_many_pages_fails_after_two_killed_attempts() {
 async fn endless_output_is_cut_off() {
     let folder = tempfile::tempdir().unwrap();
     let options = fake_tesseract(folder.path(), "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done");
-    let reading = read_with(options, "a.png", PNG).await;
+    let reading = read_with(Options { ocr_page_seconds: 2, ..options }, "a.png", PNG).await;
     assert!(matches!(&reading.state, TextState::Failed(_)), "{reading:?}");
 }
 
@@ -243,7 +243,7 @@ async fn endless_output_is_cut_off() {
 async fn pages_after_the_time_of_a_document_are_marked() {
     let folder = tempfile::tempdir().unwrap();
     let slow = fake_tesseract(folder.path(), "while ((SECONDS < 2)); do :; done; say recognized");
-    let slow = Options { ocr_page_seconds: 20, ocr_document_seconds: 1, ..slow };
+    let slow = Options { ocr_document_seconds: 1, ..slow };
     let reading = read_with(slow, "scan.pdf", &scanned(3)).await;
     assert_eq!(reading.state, TextState::Ready);
     let texts: Vec<&str> = reading.pages.iter().map(|page| page.text.as_str()).collect();

@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_history::job::{
     INGESTION_KIND, IngestionInput, ItemRun, JobCommand, JobFilter, JobHeader, JobLimits, JobQueue, JobState, JobWrite,
-    JobWritten, NewJob, WaitReason,
+    JobWritten, NewJob, REEMBEDDING_KIND, WaitReason,
 };
 use folio_index::{
     Answer, EmbeddedIndex, EmbeddedOptions, Filter, IndexState, IndexedDocument, ListedDocument, PassageIndex, Search,
@@ -262,12 +262,16 @@ impl Sandbox {
         Jobs::start(dependencies, options).await.unwrap()
     }
 
-    /// Runs the jobs and the maintenance until searches use the vectors of a model.
+    /// Runs the jobs and the maintenance until searches use the vectors of a model, and the job that computes the vectors has
+    /// ended. A sweep may find every vector before the job has removed the former generations.
     async fn run_until_serving(&self, model: &str) {
         let jobs = self.start_jobs().await;
+        let (queue, kind) = (JobQueue::Ingestions, Some(REEMBEDDING_KIND.to_owned()));
+        let open = JobFilter { queue, kind, is_open: Some(true), ..JobFilter::default() };
         maintain_until(&self.knowledge, "searches with the chosen model", || async {
             let serving = self.knowledge.serving_space(&self.org).await.unwrap();
-            serving.filter(|serving| serving.model == model)
+            let open = self.stores().jobs.list(&self.org, &open, &PageRequest::default()).await.unwrap();
+            serving.filter(|serving| serving.model == model && open.items.is_empty())
         })
         .await;
         jobs.stop().await;

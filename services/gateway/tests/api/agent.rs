@@ -116,7 +116,8 @@ async fn a_run_stops_before_its_next_model_call_while_its_job_is_paused() {
     for method in ["RunExtraction", "RunExtractions"] {
         let server = Server::start().await;
         let client = server.member().await;
-        server.model.delay(Duration::from_secs(3));
+        // The model works until the job is paused.
+        server.model.delay(LIMIT);
         let (job, document) = InterruptedRun::request(&server, &client, method).await;
         wait_for("the first model call", LIMIT, || async { (server.model.calls() == 1).then_some(()) }).await;
         client.call_ok("PauseJob", json!({"job_id": job})).await;

@@ -96,7 +96,7 @@ async fn watchers_of_the_inbox_see_approvals_and_reviews_and_share_the_polls() {
     for stream in [&mut one, &mut other] {
         assert_eq!(next_in_inbox(stream).await, Change::RemovedItemId(extraction.clone()));
     }
-    let silence = tokio::time::timeout(Duration::from_millis(50), foreign.message()).await;
+    let silence = tokio::time::timeout(Duration::from_millis(50), next_in_inbox(&mut foreign)).await;
     assert!(silence.is_err(), "invariant 6: {silence:?}");
     server.stop().await;
     let error = refused(foreign.message().await, "a stream of a gateway that drains");

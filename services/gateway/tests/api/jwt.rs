@@ -375,7 +375,7 @@ async fn a_stream_ends_with_its_jwt() {
     let member = claims(&org, "member");
     // A busy machine may read the document for longer than the token is valid.
     let document = server.holder(&signer.sign(&member)).ready_document("a.txt", "text").await;
-    let client = server.holder(&signer.sign(&with(&member, "exp", now() + 4)));
+    let client = server.holder(&signer.sign(&with(&member, "exp", now() + 8)));
     let mut events = endless_about(&server, &client, document).await;
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     server.stop().await;

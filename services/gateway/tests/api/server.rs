@@ -145,7 +145,7 @@ async fn a_silent_connection_is_closed() {
 
 #[tokio::test]
 async fn an_unread_response_releases_its_permit() {
-    let options = Options { long_calls: 1, unread: Duration::from_secs(2), ..Options::default() };
+    let options = Options { long_calls: 1, unread: Duration::from_secs(5), ..Options::default() };
     let server = Server::with(options).await;
     let client = server.member().await;
     let document = client.upload("a.txt", &"text ".repeat(200_000), "").await.unwrap();

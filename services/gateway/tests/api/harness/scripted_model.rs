@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use folio_llm::{
@@ -50,15 +50,17 @@ impl Scripted {
         *self.calls.lock().unwrap()
     }
 
-    /// Sets the time from a call until its answer, during which other requests arrive.
+    /// Sets the time from a call until its answer, during which other requests arrive. Applies to calls in progress as well.
     pub(crate) fn delay(&self, delay: Duration) {
         *self.delay.lock().unwrap() = delay;
     }
 
     async fn wait(&self) {
-        let delay = *self.delay.lock().unwrap();
+        let begun_at = Instant::now();
         // The model works for this time.
-        tokio::time::sleep(delay).await;
+        while begun_at.elapsed() < *self.delay.lock().unwrap() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     pub(crate) fn last_system_message(&self) -> String {

@@ -93,11 +93,14 @@ async fn runs_at_the_same_time_are_one_run_and_go_on_without_their_client() {
     let other = client.ready_document("b.txt", "Total 1").await.document_id;
     let path = format!("/v0/orgs/{}/llm/run/{other}?prompt_revid={prompt}", client.org);
     server.model.answer(r#"{"total": 1}"#);
+    // The model works until the client has abandoned its request.
+    server.model.delay(SOON);
     let (http, sent) = (http.clone(), path.clone());
     let run = tokio::spawn(async move { http.json(Method::POST, &sent, &Value::Null).await });
     wait_for("the model call", SOON, async || (server.model.calls() == 2).then_some(())).await;
     run.abort();
     assert!(run.await.unwrap_err().is_cancelled());
+    server.model.delay(Duration::ZERO);
     wait_for("the stored result", SOON, async || {
         let listed = client.call_ok("ListExtractions", json!({"document_id": other})).await;
         (listed["total_size"] == 1).then_some(())
