@@ -166,22 +166,28 @@ impl Tables {
 
     /// Returns the number of rows of each partition of a table. `partition_key`: the columns, separated by commas.
     pub async fn partition_sizes(&self, table: &str, partition_key: &str) -> Result<Vec<u64>> {
-        let text = format!("SELECT COUNT(*) FROM {table} GROUP BY {partition_key}");
+        // With COUNT and GROUP BY, Cassandra refused a later page of a large table ("Invalid value for the paging state"). The rows of
+        // a partition follow each other.
+        let text = format!("SELECT token({partition_key}) FROM {table}");
         repeated(async || {
-            let rows = self.session.query_iter(text.as_str(), ()).await?.rows_stream::<(i64,)>()?;
-            Ok(rows.map_ok(|(count,)| count.cast_unsigned()).try_collect().await?)
+            let mut rows = self.session.query_iter(text.as_str(), ()).await?.rows_stream::<(i64,)>()?;
+            let (mut found, mut last) = (Vec::new(), None);
+            while let Some((token,)) = rows.try_next().await? {
+                count_row(&mut found, last.replace(token) != Some(token));
+            }
+            Ok(found)
         })
         .await
     }
 
     /// Returns the number of rows of each partition of `system_rows`, by index.
     pub async fn index_sizes(&self) -> Result<BTreeMap<String, Vec<u64>>> {
-        let text = "SELECT name, COUNT(*) FROM system_rows GROUP BY name, bucket";
+        let text = "SELECT name, token(name, bucket) FROM system_rows";
         repeated(async || {
             let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(String, i64)>()?;
-            let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-            while let Some((name, count)) = rows.try_next().await? {
-                found.entry(name).or_default().push(count.cast_unsigned());
+            let (mut found, mut last) = (BTreeMap::<String, Vec<u64>>::new(), None);
+            while let Some((name, token)) = rows.try_next().await? {
+                count_row(found.entry(name).or_default(), last.replace(token) != Some(token));
             }
             Ok(found)
         })
@@ -232,6 +238,14 @@ impl Tables {
             }
         }
         found.into_iter().map(|((org, id), rows)| aggregate(org, id, &rows)).collect()
+    }
+}
+
+/// Adds a row to the last number of a list, or begins a new number.
+fn count_row(sizes: &mut Vec<u64>, is_new_partition: bool) {
+    match sizes.last_mut() {
+        Some(rows) if !is_new_partition => *rows += 1,
+        _ => sizes.push(1),
     }
 }
 
