@@ -16,6 +16,8 @@ use crate::harness::settings::INVOICE;
 use crate::harness::within;
 
 pub(super) const WORKERS: usize = 4;
+/// Number of further workers during the warm-up.
+pub(super) const WARM_UP_WORKERS: usize = 4;
 /// Time between the starts of two cycles of a worker.
 pub(super) const PERIOD: Duration = Duration::from_secs(4);
 /// Maximum number of turns of a cycle.

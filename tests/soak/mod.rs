@@ -1,6 +1,9 @@
 //! Constant mixed load on a cluster for hours. The number of live objects is bounded, because the clients delete old
 //! ones, so that memory, open files, Redis keys and rows must reach a steady state.
 //!
+//! Further clients double the load during most of the warm-up. Memory of an allocator grows to the largest number of objects that
+//! existed at the same time, which a constant random load reaches after hours only. A leak grows in any case.
+//!
 //! | module | purpose |
 //! |---|---|
 //! | `load` | clients with a constant rate |
@@ -45,6 +48,8 @@ const SAMPLES_MIN: u32 = 12;
 const SAMPLES_REQUIRED: usize = 2;
 /// Time of a long run that is not evaluated.
 const WARM_UP: Duration = Duration::from_secs(10 * 60);
+/// Part of the warm-up in which [`load::WARM_UP_WORKERS`] work.
+const DOUBLE_LOAD: f64 = 0.9;
 /// Minimum duration of a long run.
 const LONG_RUN: Duration = Duration::from_secs(60 * 60);
 /// Number of equal parts of a shorter run, of which the first one is not evaluated.
@@ -150,10 +155,11 @@ pub async fn run(plan: Plan) -> Result<Report> {
         // The workers repeat no request, so the gateways must have accepted one before.
         cluster.client(gateway).await.upload_first("ready.txt", INVOICE.as_bytes()).await;
     }
-    let (stop, stopped) = watch::channel(false);
+    let ((stop, stopped), (end_double_load, is_single)) = (watch::channel(false), watch::channel(false));
     let mut workers = JoinSet::new();
-    for number in 0..load::WORKERS {
+    for number in 0..load::WORKERS + load::WARM_UP_WORKERS {
         let worker = Worker::start(&cluster, number).await?;
+        let stopped = if number < load::WORKERS { &stopped } else { &is_single };
         workers.spawn(worker.run(stopped.clone()));
     }
     let mut sampler = Sampler::new(&plan);
@@ -161,8 +167,12 @@ pub async fn run(plan: Plan) -> Result<Report> {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while begun.elapsed() < plan.duration || sampler.samples() < SAMPLES_REQUIRED {
         ticks.tick().await;
+        if begun.elapsed() >= plan.warm_up().mul_f64(DOUBLE_LOAD) {
+            end_double_load.send_replace(true);
+        }
         sampler.sample(begun.elapsed(), &cluster, &redis, &tables).await?;
     }
+    end_double_load.send_replace(true);
     stop.send_replace(true);
     let (mut counts, mut errors) = (Counts::default(), Vec::new());
     for (done, failed) in workers.join_all().await {

@@ -61,7 +61,8 @@ pub(super) struct Sampler {
 
 impl Sampler {
     pub(super) fn new(plan: &Plan) -> Self {
-        let turns = (load::WORKERS * load::TURNS_PER_CYCLE) as f64 / load::PERIOD.as_secs_f64();
+        let workers = load::WORKERS + load::WARM_UP_WORKERS;
+        let turns = (workers * load::TURNS_PER_CYCLE) as f64 / load::PERIOD.as_secs_f64();
         let bound = REDIS_KEYS_OTHER + REDIS_KEYS_PER_TURN * turns * REDIS_KEPT.as_secs_f64();
         // The number of keys grows until the keys of the first turns expire.
         let redis_rule = if plan.warm_up() >= WARM_UP { COUNT_GROWTH } else { Rule::Bound(bound) };
