@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::verdict::Rule;
-use super::{WARM_UP, load};
+use super::{WARM_UP_PARTS, load};
 
 /// The evaluated number of a table.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,7 +38,7 @@ const OPEN_TURN_BUCKETS_PER_DAY: f64 = 24.0 * 360.0;
 /// Returns the number of cycles of all workers that begin within a time.
 pub(super) fn cycles_within(time: Duration) -> f64 {
     let of_worker = |time: Duration| time.as_secs_f64() / load::PERIOD.as_secs_f64() + 1.0;
-    load::WORKERS as f64 * of_worker(time) + load::WARM_UP_WORKERS as f64 * of_worker(time.min(WARM_UP))
+    load::WORKERS as f64 * of_worker(time) + load::WARM_UP_WORKERS as f64 * of_worker(time / WARM_UP_PARTS)
 }
 
 /// Returns the counted tables with their partition keys.
