@@ -14,21 +14,27 @@ pub(super) enum Evaluated {
     LargestPartition,
     /// No partition has more than this number of rows. It grows until the end of its hour or day.
     PartitionUpTo(f64),
+    /// No partition has more than this number of rows for each cycle of the run. The rows expire after a day.
+    PartitionPerCycle(f64),
 }
 
 impl Evaluated {
-    /// Returns the rules of the rows and of the largest partition. `steady`: the rule of a number that must not grow.
-    pub(super) fn rules(self, steady: Rule) -> [Rule; 2] {
+    /// Returns the rules of the rows and of the largest partition. `steady`: the rule of a number that must not grow. `duration`: that
+    /// of the run.
+    pub(super) fn rules(self, steady: Rule, duration: Duration) -> [Rule; 2] {
         match self {
             Self::Rows => [steady, Rule::Printed],
             Self::LargestPartition => [Rule::Printed, steady],
             Self::PartitionUpTo(rows) => [Rule::Printed, Rule::Bound(rows)],
+            Self::PartitionPerCycle(rows) => [Rule::Printed, Rule::Bound(rows * cycles_within(duration))],
         }
     }
 }
 
 /// Maximum number of audit entries of a cycle: one for each tool call of its turns.
 const AUDIT_ROWS_PER_CYCLE: usize = 10;
+/// Maximum number of entries of a credit account in a cycle: the draw and the end of one block. A cycle has at least five model calls.
+const ACCOUNT_ENTRIES_PER_CYCLE: f64 = 2.0;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const HOURS_PER_DAY: f64 = 24.0;
 /// Buckets of five minutes, and of ten seconds.
@@ -43,13 +49,13 @@ pub(super) fn cycles_within(time: Duration) -> f64 {
 
 /// Returns the counted tables with their partition keys.
 pub(super) fn counted() -> Vec<(&'static str, &'static str, Evaluated)> {
-    use Evaluated::{LargestPartition, PartitionUpTo, Rows};
+    use Evaluated::{LargestPartition, PartitionPerCycle, PartitionUpTo, Rows};
     vec![
         ("aggregates", "org, id", LargestPartition),
         ("audit", "org, hour", PartitionUpTo(AUDIT_ROWS_PER_CYCLE as f64 * cycles_within(HOUR))),
         ("audit_hours", "org", Rows),
         ("content_sizes", "org, shard", Rows),
-        ("credit_accounts", "org", LargestPartition),
+        ("credit_accounts", "org", PartitionPerCycle(ACCOUNT_ENTRIES_PER_CYCLE)),
         ("credit_blocks", "org, block", LargestPartition),
         ("idempotency", "org, op", LargestPartition),
         ("jobs", "org, id", LargestPartition),
@@ -120,8 +126,11 @@ mod tests {
     #[test]
     fn one_number_of_a_table_is_evaluated() {
         let steady = Rule::Growth { share: 0.25, constant: 50.0 };
-        assert_eq!(Evaluated::Rows.rules(steady), [steady, Rule::Printed]);
-        assert_eq!(Evaluated::LargestPartition.rules(steady), [Rule::Printed, steady]);
-        assert_eq!(Evaluated::PartitionUpTo(24.0).rules(steady), [Rule::Printed, Rule::Bound(24.0)]);
+        let rules = |evaluated: Evaluated| evaluated.rules(steady, HOUR);
+        assert_eq!(rules(Evaluated::Rows), [steady, Rule::Printed]);
+        assert_eq!(rules(Evaluated::LargestPartition), [Rule::Printed, steady]);
+        assert_eq!(rules(Evaluated::PartitionUpTo(24.0)), [Rule::Printed, Rule::Bound(24.0)]);
+        let bound = Rule::Bound(2.0 * cycles_within(HOUR));
+        assert_eq!(rules(Evaluated::PartitionPerCycle(2.0)), [Rule::Printed, bound]);
     }
 }

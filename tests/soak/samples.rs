@@ -48,6 +48,8 @@ const REDIS_KEYS: &str = "redis: keys";
 const INDEXES_KEPT: [&str; 4] = ["deleted", "op_data", "request", "thread_expiry"];
 
 pub(super) struct Sampler {
+    /// Planned duration of the run.
+    duration: Duration,
     redis_rule: Rule,
     /// Rule of a number of rows that must not grow.
     row_rule: Rule,
@@ -69,7 +71,7 @@ impl Sampler {
         let row_bound = ROWS_OTHER + ROWS_PER_CYCLE * cycles_within(plan.duration);
         let row_rule = if plan.duration >= ROW_GROWTH_MIN { COUNT_GROWTH } else { Rule::Bound(row_bound) };
         let (counted, indexes, series) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
-        Self { redis_rule, row_rule, samples: 0, counted, indexes, series }
+        Self { duration: plan.duration, redis_rule, row_rule, samples: 0, counted, indexes, series }
     }
 
     pub(super) fn samples(&self) -> usize {
@@ -116,7 +118,7 @@ impl Sampler {
     async fn count_rows(&mut self, at: Duration, tables: &Tables) -> Result<()> {
         for (table, partition_key, evaluated) in counted() {
             let sizes = tables.partition_sizes(table, partition_key).await?;
-            self.add_sizes(at, &name_of(table), &sizes, evaluated.rules(self.row_rule));
+            self.add_sizes(at, &name_of(table), &sizes, evaluated.rules(self.row_rule, self.duration));
         }
         let found = tables.index_sizes().await?;
         for index in found.keys().filter(|index| !self.indexes.contains(*index)).cloned().collect::<Vec<_>>() {
@@ -133,7 +135,7 @@ impl Sampler {
 
     fn add_index(&mut self, at: Duration, index: &str, sizes: &[u64]) {
         let is_kept = INDEXES_KEPT.iter().any(|kept| index.split('/').next() == Some(kept));
-        let rules = if is_kept { [Rule::Printed; 2] } else { Evaluated::Rows.rules(self.row_rule) };
+        let rules = if is_kept { [Rule::Printed; 2] } else { Evaluated::Rows.rules(self.row_rule, self.duration) };
         self.add_sizes(at, &format!("cql: system_rows, {index}"), sizes, rules);
     }
 
