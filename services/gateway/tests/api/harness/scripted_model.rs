@@ -57,8 +57,8 @@ impl Scripted {
 
     async fn wait(&self) {
         let begun_at = Instant::now();
-        // The model works for this time.
         while begun_at.elapsed() < *self.delay.lock().unwrap() {
+            // The model works for this time, which may end earlier.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
