@@ -78,7 +78,8 @@ impl Node {
         std::fs::write(settings.join("cassandra-rackdc.properties"), format!("dc={datacenter}\nrack=rack1\n"))?;
         let mut options: Vec<_> = include_str!("jvm.options").lines().map(str::to_owned).collect();
         options.push(format!("-Dcassandra.initial_token={token}"));
-        let (heap, ring) = if is_single { ("-Xmx1g", 0) } else { ("-Xmx768m", 1_000) };
+        // The tests of a suite create more than 60 keyspaces of a single server, each with all tables.
+        let (heap, ring) = if is_single { ("-Xmx2g", 0) } else { ("-Xmx768m", 1_000) };
         options.push(heap.to_owned());
         options.push(format!("-Dcassandra.ring_delay_ms={ring}"));
         if !is_single {
