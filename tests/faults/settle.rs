@@ -116,7 +116,7 @@ async fn settle(tables: &Tables, limits: TimeLimits) -> Result<Settled> {
     let mut seen: BTreeMap<ThreadId, (u64, Instant)> = BTreeMap::new();
     let mut seen_jobs: BTreeMap<JobId, (u64, Instant)> = BTreeMap::new();
     loop {
-        // What is created or expires while the stores are read is later than the check.
+        // The time is that before the reads: a job that is created, or a pause that expires, during the reads is later than the check.
         let (now, checked_at) = (Instant::now(), Timestamp::now());
         let (threads, rows, jobs, indexed) = match read_busy(tables).await {
             Ok(found) => found,
