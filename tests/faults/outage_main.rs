@@ -57,15 +57,28 @@ async fn main() -> anyhow::Result<ExitCode> {
         migrations: arguments.migrations,
     };
     let report = run(plan).await?;
-    println!("{report}");
     let is_one_of_three = arguments.cql_nodes == 3;
     let overlapping = arguments.overlapping.unwrap_or(if is_one_of_three { 50 } else { IN_FLIGHT_MIN });
-    let is_measured = report.overlapping() >= overlapping;
-    let is_fast = arguments.p99_seconds.is_none_or(|seconds| report.p99() < Duration::from_secs(seconds));
-    let is_available = !is_one_of_three || (report.failed_turns() == 0 && is_fast);
-    let is_clean = report.violations.is_empty() && report.lost.is_empty();
     let in_flight = report.in_flight();
-    let is_loaded = arguments.cql_nodes > 1 || (in_flight.reads >= READS_MIN && in_flight.watches >= WATCHES_MIN);
-    let is_bounded = is_loaded && report.memory_growth() < MEMORY_GROWTH_MAX;
-    Ok(if is_clean && is_measured && is_available && is_bounded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let conditions = [
+        (report.violations.is_empty() && report.lost.is_empty(), "the checker found violations"),
+        (report.overlapping() >= overlapping, "too few approvals were in flight during a stop"),
+        (!is_one_of_three || report.failed_turns() == 0, "a turn failed while one of three servers was stopped"),
+        (
+            !is_one_of_three || arguments.p99_seconds.is_none_or(|seconds| report.p99() < Duration::from_secs(seconds)),
+            "the 99th percentile of an approval is too high",
+        ),
+        (
+            arguments.cql_nodes > 1 || (in_flight.reads >= READS_MIN && in_flight.watches >= WATCHES_MIN),
+            "too few reads or watches were in flight to test the memory",
+        ),
+        (report.memory_growth() < MEMORY_GROWTH_MAX, "the memory of a process grew too much"),
+    ];
+    let failures: Vec<_> = conditions.into_iter().filter(|(is_met, _)| !is_met).collect();
+    for (_, failure) in &failures {
+        println!("failed: {failure}");
+    }
+    // The last line has the numbers.
+    println!("{report}");
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
