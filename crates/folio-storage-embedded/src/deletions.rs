@@ -22,13 +22,13 @@ use super::value::{decode, encode};
 
 /// Maximum rows of a page. The transaction of a page delays the writes that share its commit.
 // proto: none "bounds a transaction"
-const PAGE_ROWS_MAX: usize = 20;
+const PAGE_ROWS_MAX: usize = 10;
 /// Size of the values from which a page ends, in bytes.
 // proto: none "bounds a transaction"
-const PAGE_BYTES: usize = 1024 * 1024;
+const PAGE_BYTES: usize = 256 * 1024;
 
 /// A key and its value.
-type Row = (Vec<u8>, Vec<u8>);
+type Row<'a> = (&'a [u8], &'a [u8]);
 /// Returns the value of a key in the snapshot from which a page was read. None: the key does not exist.
 type Lookup<'a> = &'a dyn Fn(Space, &[u8]) -> Result<Option<Vec<u8>>>;
 
@@ -71,7 +71,7 @@ impl Deletion {
 
     async fn remove_all(&self, range: Range) -> Result<()> {
         let space = range.space;
-        let plan = |_: Lookup<'_>, (key, _): &Row| Ok(Planned::of(key.clone()));
+        let plan = |_: Lookup<'_>, (key, _): Row<'_>| Ok(Planned::of(key.to_vec()));
         pages(&self.engine, range, plan, move |transaction, key| remove_keys(transaction, space, [key])).await
     }
 
@@ -80,7 +80,7 @@ impl Deletion {
         let (org, kind, id) = (self.org.clone(), self.kind, self.id.clone());
         let (prefix, revisions) = (keys::revision_names(&org, &id), keys::revisions(&org, &id));
         let start = prefix.len();
-        let plan = move |read: Lookup<'_>, (key, stored): &Row| {
+        let plan = move |read: Lookup<'_>, (key, stored): Row<'_>| {
             let revision = [revisions.as_slice(), key.get(start..).unwrap_or_default()].concat();
             let (references, bytes) = match decode::<RevisionNames>(stored)?.references {
                 Some(references) => (references, 0),
@@ -90,7 +90,7 @@ impl Deletion {
                 },
             };
             let references = references.iter().map(|referenced| keys::reference(&org, referenced, &id));
-            let change = [key.clone(), revision].into_iter().chain(references).collect::<Vec<_>>();
+            let change = [key.to_vec(), revision].into_iter().chain(references).collect::<Vec<_>>();
             Ok(Planned { change: Some(change), bytes })
         };
         let apply =
@@ -103,7 +103,7 @@ impl Deletion {
         let org = self.org.clone();
         let prefix = keys::dependents(&org, &self.id);
         let start = prefix.len();
-        let plan = move |read: Lookup<'_>, (key, _): &Row| {
+        let plan = move |read: Lookup<'_>, (key, _): Row<'_>| {
             let id = String::from_utf8_lossy(key.get(start..).unwrap_or_default()).into_owned();
             let kind = Kind::of_id(&id)?;
             let Some(stored) = read(Space::Records, &keys::record(&org, kind.name, &id))? else {
@@ -145,10 +145,10 @@ impl Deletion {
 
     /// Reduces the op rows of a target to ids and times. Nothing else changes an op row.
     async fn remove_content(&self, target: Target) -> Result<()> {
-        let plan = |_: Lookup<'_>, (key, stored): &Row| {
+        let plan = |_: Lookup<'_>, (key, stored): Row<'_>| {
             let mut row: OpRow = decode(stored)?;
             Ok(match row.remove_content() {
-                true => Planned::of((key.clone(), encode(&row)?)),
+                true => Planned::of((key.to_vec(), encode(&row)?)),
                 false => Planned::none(),
             })
         };
@@ -163,7 +163,7 @@ impl Deletion {
 async fn pages<T, P, A>(engine: &Engine, mut range: Range, plan: P, apply: A) -> Result<()>
 where
     T: Send + 'static,
-    P: Fn(Lookup<'_>, &Row) -> Result<Planned<T>> + Clone + Send + 'static,
+    P: Fn(Lookup<'_>, Row<'_>) -> Result<Planned<T>> + Clone + Send + 'static,
     A: Fn(&mut Transaction<'_>, T) -> Result<()> + Clone + Send + 'static,
 {
     loop {
@@ -185,7 +185,7 @@ where
 /// Removes the first page of a thread's rows, except `header`, in the transaction of the deletion. Returns whether rows may remain.
 pub(crate) fn remove_first_rows(transaction: &mut Transaction<'_>, rows: Range, header: &[u8]) -> Result<bool> {
     let space = rows.space;
-    let (found, next) = page(transaction, rows, &|_: Lookup<'_>, row: &Row| Ok(removal_of(row, header)))?;
+    let (found, next) = page(transaction, rows, &|_: Lookup<'_>, row: Row<'_>| Ok(removal_of(row, header)))?;
     remove_keys(transaction, space, found)?;
     Ok(next.is_some())
 }
@@ -193,13 +193,13 @@ pub(crate) fn remove_first_rows(transaction: &mut Transaction<'_>, rows: Range, 
 /// Removes a thread's rows, except `header`, page by page.
 pub(crate) async fn remove_rows(engine: &Engine, rows: Range, header: Vec<u8>) -> Result<()> {
     let space = rows.space;
-    let plan = move |_: Lookup<'_>, row: &Row| Ok(removal_of(row, &header));
+    let plan = move |_: Lookup<'_>, row: Row<'_>| Ok(removal_of(row, &header));
     pages(engine, rows, plan, move |transaction, key| remove_keys(transaction, space, [key])).await
 }
 
 /// Returns the removal of a row unless its key is that of the header.
-fn removal_of((key, _): &Row, header: &[u8]) -> Planned<Vec<u8>> {
-    if key == header { Planned::none() } else { Planned::of(key.clone()) }
+fn removal_of((key, _): Row<'_>, header: &[u8]) -> Planned<Vec<u8>> {
+    if key == header { Planned::none() } else { Planned::of(key.to_vec()) }
 }
 
 fn remove_keys(transaction: &mut Transaction<'_>, space: Space, keys: impl IntoIterator<Item = Vec<u8>>) -> Result<()> {
@@ -227,13 +227,12 @@ impl<T> Planned<T> {
 fn page<T>(
     reads: &impl Reads,
     range: Range,
-    plan: &impl Fn(Lookup<'_>, &Row) -> Result<Planned<T>>,
+    plan: &impl Fn(Lookup<'_>, Row<'_>) -> Result<Planned<T>>,
 ) -> Result<(Vec<T>, Option<Vec<u8>>)> {
     let read = |space, key: &[u8]| Ok(reads.bytes(space, key)?.map(|bytes| bytes.to_vec()));
     let (mut changes, mut next, mut rows, mut bytes) = (Vec::new(), None, 0_usize, 0_usize);
     reads.walk(range, &mut |key, value| {
-        let row = (key.to_vec(), value.to_vec());
-        let planned = plan(&read, &row)?;
+        let planned = plan(&read, (key, value))?;
         rows += 1;
         bytes = bytes.saturating_add(value.len()).saturating_add(planned.bytes);
         changes.extend(planned.change);
@@ -296,7 +295,7 @@ mod tests {
 
         /// Returns the number of rows of each page of the clean-up. `others`: size of the values that are read for a row.
         fn pages(&self, others: usize) -> Vec<usize> {
-            let plan = |_: Lookup<'_>, (key, _): &Row| Ok(Planned { change: Some(key.clone()), bytes: others });
+            let plan = |_: Lookup<'_>, (key, _): Row<'_>| Ok(Planned { change: Some(key.to_vec()), bytes: others });
             let all = Range { space: Space::Records, start: Vec::new(), end: vec![u8::MAX], reverse: false };
             let (mut range, mut pages, mut removed) = (all.clone(), Vec::new(), Vec::new());
             loop {
@@ -331,8 +330,8 @@ mod tests {
     #[test]
     fn invariant_10_a_page_of_a_deletion_is_bounded_by_rows_and_bytes() {
         assert_eq!(Rows::of(&[]).pages(0), [0]);
-        assert_eq!(Rows::of(&[1; 19]).pages(0), [19]);
-        assert_eq!(Rows::of(&[1; 50]).pages(0), [20, 20, 10]);
+        assert_eq!(Rows::of(&[1; 9]).pages(0), [9]);
+        assert_eq!(Rows::of(&[1; 25]).pages(0), [10, 10, 5]);
         assert_eq!(Rows::of(&[PAGE_BYTES / 2; 5]).pages(0), [2, 2, 1]);
         assert_eq!(Rows::of(&[PAGE_BYTES * 2; 3]).pages(0), [1, 1, 1, 0]);
         assert_eq!(Rows::of(&[1; 5]).pages(PAGE_BYTES / 2), [2, 2, 1]);
