@@ -14,6 +14,9 @@ const CALLS: &str = "folio_store_calls_total{";
 /// Time for which background operations are counted, and minimum time for turns of a kind. A sweep for open turns reads some
 /// hundred rows at once. The period contains twelve of them, so that one more or less changes the result by little.
 const PERIOD: Duration = Duration::from_secs(60);
+/// Number of turns while background operations are counted, at equal intervals. A sweep also reads each interval of ten seconds
+/// in which a turn began, so without turns the count would omit these reads.
+const BACKGROUND_TURNS: u32 = 12;
 /// Maximum number of turns of a kind, unless more are requested. A thread has at most 2,000 turns.
 const TURNS_MAX: usize = 1_900;
 
@@ -50,15 +53,32 @@ fn between(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTr
     after.iter().map(|(labels, count)| (labels.clone(), count - before.get(labels).unwrap_or(&0.0))).collect()
 }
 
+/// Returns the operations of a turn: the counted ones without the background operations, divided by the number of turns.
+fn per_turn(
+    counted: &BTreeMap<String, f64>,
+    background: &BTreeMap<String, f64>,
+    (share, turns): (f64, f64),
+) -> BTreeMap<String, f64> {
+    let of_turn = |labels: &String, count: &f64| (count - background.get(labels).unwrap_or(&0.0) * share) / turns;
+    counted.iter().map(|(labels, count)| (labels.clone(), of_turn(labels, count))).collect()
+}
+
 /// Counts the operations of at least `turns` sequential turns of each kind and subtracts the background operations.
 pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measurements>> {
     let client = cluster.client(0).await;
     let document = upload(&client).await;
-    chat(&client, &document, "").await?;
+    let thread = chat(&client, &document, "").await?.thread;
 
     let before = count(cluster).await?;
-    tokio::time::sleep(PERIOD).await;
-    let quiet = between(&before, &count(cluster).await?);
+    let mut interval = tokio::time::interval(PERIOD / BACKGROUND_TURNS);
+    for number in 0..BACKGROUND_TURNS {
+        interval.tick().await;
+        turn(&client, &document, &thread, QUESTION, number as usize).await?;
+    }
+    interval.tick().await;
+    let mut background = between(&before, &count(cluster).await?);
+    // Of the answers in `background`, which are subtracted when the operations of an answer are known.
+    let mut answers = f64::from(BACKGROUND_TURNS);
 
     let mut measurements = Vec::new();
     for (kind, prompt, aims) in [
@@ -76,10 +96,15 @@ pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Measureme
             turn(&client, &document, named, prompt, number).await?;
             number += 1;
         }
-        let mut operations = between(&before, &count(cluster).await?);
+        let counted = between(&before, &count(cluster).await?);
         let share = began.elapsed().as_secs_f64() / PERIOD.as_secs_f64();
-        for (labels, count) in &mut operations {
-            *count = (*count - quiet.get(labels).unwrap_or(&0.0) * share) / number as f64;
+        // The first kind is the answer.
+        let mut operations = per_turn(&counted, &background, (share, number as f64 - answers * share));
+        if answers > 0.0 {
+            for (labels, count) in &operations {
+                *background.entry(labels.clone()).or_default() -= count * answers;
+            }
+            answers = 0.0;
         }
         operations.retain(|_, count| count.abs() >= 0.05);
         measurements.push(Measurements { kind, operations, aims });
@@ -99,4 +124,17 @@ async fn turn(client: &Client, document: &str, thread: &str, prompt: &str, numbe
         client.approve_all(&waiting).await;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_operations_of_a_turn_do_not_contain_those_of_the_background() {
+        let count = |value: f64| BTreeMap::from([("reads".to_owned(), value)]);
+        // 10 operations per second in the background and 8 of each turn: 12 turns in a minute, then 100 in half a minute.
+        let (background, counted) = (count(600.0 + 12.0 * 8.0), count(300.0 + 100.0 * 8.0));
+        assert_eq!(per_turn(&counted, &background, (0.5, 100.0 - 12.0 * 0.5)), count(8.0));
+    }
 }
