@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use folio_resources::{Cleanup, DependentDeletion, Kind, Record, RevisionNames};
 use folio_types::op::{OpRow, Target};
@@ -26,6 +27,8 @@ const PAGE_ROWS_MAX: usize = 10;
 /// Size of the values from which a page ends, in bytes.
 // proto: none "bounds a transaction"
 const PAGE_BYTES: usize = 256 * 1024;
+/// Time between two pages. Most writes then share neither their commit nor a processor with a page, which takes less than 1 ms.
+const PAGE_PAUSE: Duration = Duration::from_millis(2);
 
 /// A key and its value.
 type Row<'a> = (&'a [u8], &'a [u8]);
@@ -179,6 +182,7 @@ where
             Some(next) => range = range.from(next),
             None => return Ok(()),
         }
+        tokio::time::sleep(PAGE_PAUSE).await;
     }
 }
 
