@@ -226,13 +226,15 @@ pub(crate) fn watch(context: &Context, requester: Option<UserId>) -> BoxStream<'
         let mut keep_alive = KeepAlive::default();
         loop {
             let window = windows.next().await?;
-            let permit = watch.context.poll_permit().await?;
-            let changes = watch.apply(&window).await?;
-            // A caller that does not read must not occupy the permit.
-            drop(permit);
-            for change in changes {
-                keep_alive.on_change(Instant::now());
-                yield change;
+            if !watch.is_applied(&window) {
+                let permit = watch.context.poll_permit().await?;
+                let changes = watch.apply(&window).await?;
+                // A caller that does not read must not occupy the permit.
+                drop(permit);
+                for change in changes {
+                    keep_alive.on_change(Instant::now());
+                    yield change;
+                }
             }
             if watch.is_complete && keep_alive.is_due(Instant::now()) {
                 yield PendingChange::CaughtUp;
@@ -329,6 +331,8 @@ struct PendingStream {
     is_contiguous: bool,
     /// True if the stream reported the whole index once, or the maximum number of turns.
     is_complete: bool,
+    /// Revision of the last applied window, and the time from which it must be applied again. None: the next window must be applied.
+    applied: Option<(u64, Timestamp)>,
     /// Determines the passes with a full check, so that the streams do not check at once.
     offset: u32,
 }
@@ -338,20 +342,36 @@ impl PendingStream {
         let random = context.environment().random() % u128::from(PASSES_PER_FULL_CHECK);
         let offset = u32::try_from(random).unwrap_or_default();
         let reported = BTreeMap::new();
-        Self { context, requester, reported, position: None, is_contiguous: false, is_complete: false, offset }
+        let (is_contiguous, is_complete, applied) = (false, false, None);
+        Self { context, requester, reported, position: None, is_contiguous, is_complete, applied, offset }
+    }
+
+    /// Returns true if the stream applied an equal window, and must read no thread again.
+    fn is_applied(&self, window: &Window) -> bool {
+        let is_recent = |(revision, until): (u64, Timestamp)| {
+            revision == window.revision && self.context.environment().now() < until
+        };
+        !self.is_full_check(window) && self.applied.is_some_and(is_recent)
+    }
+
+    fn is_full_check(&self, window: &Window) -> bool {
+        window.pass.wrapping_add(self.offset).is_multiple_of(PASSES_PER_FULL_CHECK)
     }
 
     async fn apply(&mut self, window: &Window) -> Result<Vec<PendingChange>> {
         let mut found = self.read(window).await?;
         let ids: BTreeSet<TurnId> = found.iter().map(|found| found.entry.turn.clone()).collect();
-        let (mut reported, mut changes) = (BTreeMap::new(), Vec::new());
+        let (mut reported, mut changes, mut is_missing) = (BTreeMap::new(), Vec::new(), false);
         for (id, turn) in self.reported.iter().filter(|(id, _)| !ids.contains(*id)) {
             if !is_between(&turn.entry, window.from.as_ref(), window.until.as_ref()) {
                 reported.insert(id.clone(), turn.clone());
                 continue;
             }
             match self.current(turn).await? {
-                Some(turn) => found.push(turn),
+                Some(turn) => {
+                    is_missing = true;
+                    found.push(turn);
+                }
                 None => changes.push(PendingChange::Removed(id.clone())),
             }
         }
@@ -368,6 +388,12 @@ impl PendingStream {
         }
         self.is_contiguous = window.from.is_none() || (self.is_contiguous && window.from == self.position);
         self.is_complete |= (self.is_contiguous && window.until.is_none()) || reported.len() >= FOLLOWED_MAX;
+        // The index does not report a change of a turn that it lacks, nor the end of a pause.
+        let until = reported
+            .values()
+            .map(|turn| turn.approval.expires_at)
+            .try_fold(Timestamp::MAX, |until, end| Some(until.min(end?)));
+        self.applied = until.filter(|_| !is_missing).map(|until| (window.revision, until));
         (self.reported, self.position) = (reported, window.until.clone());
         Ok(changes)
     }
@@ -375,7 +401,7 @@ impl PendingStream {
     /// Returns the turns of a window that wait for the caller. The threads of as many new turns are read as the stream may
     /// still report.
     async fn read(&self, window: &Window) -> Result<Vec<Reported>> {
-        let is_full_check = window.pass.wrapping_add(self.offset).is_multiple_of(PASSES_PER_FULL_CHECK);
+        let is_full_check = self.is_full_check(window);
         let now = self.context.environment().now();
         let known = |entry: &SharedTurn| {
             let reported = self.reported.get(&entry.turn).filter(|reported| reported.entry == *entry)?;

@@ -31,6 +31,8 @@ pub(crate) struct Window {
     pub(crate) entries: Vec<SharedTurn>,
     /// Number of earlier passes through the whole index.
     pub(crate) pass: u32,
+    /// Number of earlier windows that differed from their predecessor. Windows with the same number have the same positions and entries.
+    pub(crate) revision: u64,
 }
 
 /// Subscribes to the windows of an organization's index.
@@ -52,7 +54,7 @@ pub(crate) fn subscribe(
 async fn read(index: &dyn SharedTurnStore, org: &OrgId, last: Option<&Window>) -> Result<Window> {
     let from = last.and_then(|last| last.until.clone());
     let pass = last.map_or(0, |last| last.pass.wrapping_add(u32::from(last.until.is_none())));
-    let mut window = Window { until: from.clone(), from, entries: Vec::new(), pass };
+    let mut window = Window { until: from.clone(), from, entries: Vec::new(), pass, revision: 0 };
     for _ in 0..READS_MAX {
         let read = index.waiting(org, None, window.until.as_ref(), READ_ENTRIES).await?;
         let is_last = read.len() < READ_ENTRIES;
@@ -62,6 +64,10 @@ async fn read(index: &dyn SharedTurnStore, org: &OrgId, last: Option<&Window>) -
             window.until = None;
             break;
         }
+    }
+    if let Some(last) = last {
+        let is_equal = last.from == window.from && last.until == window.until && last.entries == window.entries;
+        window.revision = last.revision.wrapping_add(u64::from(!is_equal));
     }
     Ok(window)
 }

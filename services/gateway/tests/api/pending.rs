@@ -135,6 +135,7 @@ async fn all_watchers_of_an_organization_share_one_query_per_second() {
 struct ConcurrentReads {
     active: AtomicUsize,
     largest: AtomicUsize,
+    total: AtomicUsize,
 }
 
 #[async_trait]
@@ -147,6 +148,7 @@ impl ThreadLayer for ConcurrentReads {
         from: u64,
         limit: usize,
     ) -> folio_types::Result<Vec<(u64, Entry)>> {
+        self.total.fetch_add(1, Ordering::SeqCst);
         self.largest.fetch_max(self.active.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         // The store is slow.
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -178,6 +180,34 @@ async fn invariant_10_two_watchers_of_an_organization_read_a_pending_turn_at_a_t
     let largest = reads.largest.load(Ordering::SeqCst);
     assert!((1..=3).contains(&largest), "{largest} reads at a time");
     drop(watchers);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_watcher_reads_a_thread_that_does_not_wait_for_it_once_while_the_index_is_unchanged() {
+    const POLLS: u64 = 5;
+    let reads = Arc::new(ConcurrentReads::default());
+    let layer = |stores: Stores| Stores { threads: Layered::over(Arc::clone(&reads), &stores.threads), ..stores };
+    let server = Server::on(Options::default(), layer).await;
+    let member = server.member().await;
+    let colleague = server.user(&member.org, Role::Member).await;
+    let turn = pause(&server, &member, "stale").await;
+    let id: TurnId = turn.parse().unwrap();
+    let published = async || server.turns.get(&member.org, &id).await.unwrap();
+    let mut entry = wait_for("the index has the turn", SOON, published).await;
+    entry.version += 1_000;
+    entry.approvers = vec![Approver { roles: vec![Role::Member], not_by_requester: false }];
+    assert!(server.turns.publish(&entry).await.unwrap());
+    let mut stream = watch(&colleague).await;
+    assert_eq!(next(&mut stream).await, Change::CaughtUp(CaughtUp {}));
+    let (polls, before) = (server.index_reads.count(), reads.total.load(Ordering::SeqCst));
+    assert!(before >= 1, "the entry names the colleague, so its thread is read");
+    wait_for("further polls", SOON, async || (server.index_reads.count() >= polls + POLLS).then_some(())).await;
+    // One of 30 polls reads the threads of all entries.
+    let further = reads.total.load(Ordering::SeqCst) - before;
+    assert!(further <= 1, "{further} reads in {POLLS} polls");
+    drop(stream);
+    decide(&server, &member, &turn).await;
     server.stop().await;
 }
 
