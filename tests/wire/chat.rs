@@ -370,9 +370,14 @@ async fn token_of_new_member(admin: &Client, name: &str) -> String {
 #[tokio::test]
 async fn a_mention_gives_the_model_the_resource() {
     let sandbox = sandbox_with_file().await;
-    let tag = v1::Tag { name: "very urgent".to_owned(), description: "pay today".to_owned(), ..v1::Tag::default() };
-    let request = v1::CreateTagRequest { tag: Some(tag), request_id: String::new() };
-    sandbox.client().await.tags.clone().create_tag(request).await.expect("the tag is created");
+    let client = sandbox.client().await;
+    // A page of a list has fewer tags than those whose name contains the mentioned one, and these are newer.
+    let similar = (0..=100).map(|number| (format!("very urgent {number}"), "pay later"));
+    for (name, description) in [("very urgent".to_owned(), "pay today")].into_iter().chain(similar) {
+        let tag = v1::Tag { name, description: description.to_owned(), ..v1::Tag::default() };
+        let request = v1::CreateTagRequest { tag: Some(tag), request_id: String::new() };
+        client.tags.clone().create_tag(request).await.expect("the tag is created");
+    }
     let mut chat = Chat::start(&sandbox, &sandbox.url(), &[]);
     chat.write_lines(&["hello @tag:missing", "hello \\", "@tag:\"very urgent\""]);
     let output = chat.end().await;

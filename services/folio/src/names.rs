@@ -46,6 +46,11 @@ pub(crate) fn filter(name: &str) -> String {
     format!("name:{}", quote(name))
 }
 
+/// Returns the filter of a list for the items with a name, including case.
+pub(crate) fn exact_filter(name: &str) -> String {
+    format!("name={}", quote(name))
+}
+
 /// Chooses an item by its name. Arguments: the kind, the name, and the items whose names contain this name, newest
 /// first.
 pub(crate) type Choice<T> = fn(&str, &str, Vec<T>) -> Result<T>;

@@ -86,9 +86,15 @@ pub(super) async fn resolve(client: &Client, text: &str) -> Result<Vec<v1::Menti
     }
     let mut resolved = Vec::new();
     for mention in mentions {
-        let targets = read(client, mention.kind, &names::filter(&mention.name)).await?;
         let is_named = |(name, _): &(String, Target)| name.to_lowercase() == mention.name.to_lowercase();
-        let Some((_, target)) = targets.into_iter().find(is_named) else {
+        let mut found = None;
+        // More names than one page may contain the name, so its own case is searched first.
+        for filter in [names::exact_filter(&mention.name), names::filter(&mention.name)] {
+            if found.is_none() {
+                found = read(client, mention.kind, &filter).await?.into_iter().find(is_named);
+            }
+        }
+        let Some((_, target)) = found else {
             bail!("no {} has the name {:?}: the message is not sent", mention.kind.as_str(), mention.name);
         };
         resolved.push(v1::Mention { target: Some(target) });
