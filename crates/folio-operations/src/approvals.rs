@@ -44,8 +44,7 @@ const REPUBLISHED_AFTER: Duration = Duration::from_secs(REPUBLISH_INTERVAL.as_se
 // proto: WatchPendingApprovalsResponse "at most {} turns"
 // proto: WatchInboxResponse "at most {} approvals"
 const FOLLOWED_MAX: usize = 1_000;
-/// Number of passes through the index after which a stream also re-reads the threads of unchanged entries.
-const PASSES_PER_FULL_CHECK: u32 = 30;
+
 /// A turn that waits for a decision that the caller may make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PendingApproval {
@@ -333,17 +332,13 @@ struct PendingStream {
     is_complete: bool,
     /// Revision of the last applied window, and the time from which it must be applied again. None: the next window must be applied.
     applied: Option<(u64, Timestamp)>,
-    /// Determines the passes with a full check, so that the streams do not check at once.
-    offset: u32,
 }
 
 impl PendingStream {
     fn new(context: Context, requester: Option<UserId>) -> Self {
-        let random = context.environment().random() % u128::from(PASSES_PER_FULL_CHECK);
-        let offset = u32::try_from(random).unwrap_or_default();
         let reported = BTreeMap::new();
         let (is_contiguous, is_complete, applied) = (false, false, None);
-        Self { context, requester, reported, position: None, is_contiguous, is_complete, applied, offset }
+        Self { context, requester, reported, position: None, is_contiguous, is_complete, applied }
     }
 
     /// Returns true if the stream applied an equal window, and must read no thread again.
@@ -351,11 +346,7 @@ impl PendingStream {
         let is_recent = |(revision, until): (u64, Timestamp)| {
             revision == window.revision && self.context.environment().now() < until
         };
-        !self.is_full_check(window) && self.applied.is_some_and(is_recent)
-    }
-
-    fn is_full_check(&self, window: &Window) -> bool {
-        window.pass.wrapping_add(self.offset).is_multiple_of(PASSES_PER_FULL_CHECK)
+        !window.is_outdated && self.applied.is_some_and(is_recent)
     }
 
     async fn apply(&mut self, window: &Window) -> Result<Vec<PendingChange>> {
@@ -401,11 +392,10 @@ impl PendingStream {
     /// Returns the turns of a window that wait for the caller. The threads of as many new turns are read as the stream may
     /// still report.
     async fn read(&self, window: &Window) -> Result<Vec<Reported>> {
-        let is_full_check = self.is_full_check(window);
         let now = self.context.environment().now();
         let known = |entry: &SharedTurn| {
             let reported = self.reported.get(&entry.turn).filter(|reported| reported.entry == *entry)?;
-            let is_valid = !is_full_check && reported.approval.expires_at.is_some_and(|end| now < end);
+            let is_valid = !window.is_outdated && reported.approval.expires_at.is_some_and(|end| now < end);
             is_valid.then(|| reported.approval.clone())
         };
         let (principal, requester) = (self.context.principal(), self.requester.as_ref());

@@ -16,7 +16,8 @@ impl Context {
     /// Subscribes to the index of the organization's pending turns.
     pub(crate) fn pending_windows(&self) -> Polls<Window> {
         let (pollers, index) = (&self.operations.inner.turn_pollers, &self.components().open_turns);
-        pending_pollers::subscribe(pollers, &self.principal().org, index, self.environment().random())
+        let stores = (index, &self.stores().threads);
+        pending_pollers::subscribe(pollers, &self.principal().org, stores, self.environment().random())
     }
 
     /// Subscribes to the oldest extractions of the organization that wait for a reviewer.

@@ -203,11 +203,40 @@ async fn a_watcher_reads_a_thread_that_does_not_wait_for_it_once_while_the_index
     let (polls, before) = (server.index_reads.count(), reads.total.load(Ordering::SeqCst));
     assert!(before >= 1, "the entry names the colleague, so its thread is read");
     wait_for("further polls", SOON, async || (server.index_reads.count() >= polls + POLLS).then_some(())).await;
-    // One of 30 polls reads the threads of all entries.
+    // One of 30 polls compares the entries with their threads.
     let further = reads.total.load(Ordering::SeqCst) - before;
     assert!(further <= 1, "{further} reads in {POLLS} polls");
     drop(stream);
     decide(&server, &member, &turn).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_watcher_learns_of_a_decision_that_the_index_lacks() {
+    let server = Server::start().await;
+    let member = server.member().await;
+    let turn = pause(&server, &member, "lost").await;
+    let id: TurnId = turn.parse().unwrap();
+    let published = async || server.turns.get(&member.org, &id).await.unwrap();
+    let mut entry = wait_for("the index has the turn", SOON, published).await;
+    // The index ignores the publication of the decision, which has a lower version.
+    entry.version += 1_000;
+    assert!(server.turns.publish(&entry).await.unwrap());
+    let mut stream = watch(&member).await;
+    assert_eq!(waiting(&mut stream).await, turn);
+    assert_eq!(next(&mut stream).await, Change::CaughtUp(CaughtUp {}));
+    decide(&server, &member, &turn).await;
+    // The index is compared with the threads every 30 s.
+    let removed = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            match stream.message().await.unwrap().unwrap().change.unwrap() {
+                Change::CaughtUp(_) => {}
+                change => return change,
+            }
+        }
+    });
+    assert_eq!(removed.await.expect("a change"), Change::RemovedTurnId(turn));
+    drop(stream);
     server.stop().await;
 }
 
