@@ -43,6 +43,8 @@ rules:
 ";
 
 const USERS: usize = 8;
+/// Minimum number of approvals for a 99th percentile of one stop: with fewer, it is the longest approval.
+const PERCENTILE_MIN: usize = 100;
 /// Markers of the tenants. The first one approves. The others read with two users each: a user and an organization have a part of
 /// the permits of a gateway, so that several of them are needed to use all permits.
 const MARKERS: [&str; 5] = ["alpha", "bravo", "charlie", "delta", "echo"];
@@ -105,18 +107,13 @@ impl StopResult {
         latencies.sort_unstable();
         latencies
     }
+}
 
-    fn percentile(&self, part: f64) -> Duration {
-        let latencies = self.latencies();
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "an index"
-        )]
-        let index = ((latencies.len() as f64 * part).ceil() as usize).saturating_sub(1);
-        latencies.get(index).copied().unwrap_or_default()
-    }
+/// Returns a percentile of latencies in ascending order.
+fn percentile(latencies: &[Duration], part: f64) -> Duration {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "an index")]
+    let index = ((latencies.len() as f64 * part).ceil() as usize).saturating_sub(1);
+    latencies.get(index).copied().unwrap_or_default()
 }
 
 #[derive(Debug)]
@@ -153,17 +150,23 @@ impl Report {
         self.stops.iter().fold(InFlight::default(), |most, stop| most.max(stop.in_flight))
     }
 
-    /// Returns the 99th percentile of the latencies of the approvals that overlapped a stop, for the slowest stop.
+    /// Returns the 99th percentile of the latencies of the approvals that overlapped a stop: of all stops together, or of a stop
+    /// with [`PERCENTILE_MIN`] such approvals, whichever is slowest.
     pub fn p99(&self) -> Duration {
-        self.stops.iter().map(|stop| stop.percentile(0.99)).max().unwrap_or_default()
+        let of_stops: Vec<_> = self.stops.iter().map(StopResult::latencies).collect();
+        let mut all = of_stops.concat();
+        all.sort_unstable();
+        let many = of_stops.iter().filter(|latencies| latencies.len() >= PERCENTILE_MIN);
+        many.chain([&all]).map(|latencies| percentile(latencies, 0.99)).max().unwrap_or_default()
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for result in &self.stops {
-            let (stop, approvals, overlapping) = (result.stop, result.writes.len(), result.latencies().len());
-            let [p50, p99, max] = [0.5, 0.99, 1.0].map(|part| result.percentile(part));
+            let (stop, approvals, latencies) = (result.stop, result.writes.len(), result.latencies());
+            let overlapping = latencies.len();
+            let [p50, p99, max] = [0.5, 0.99, 1.0].map(|part| percentile(&latencies, part));
             writeln!(
                 f,
                 "{stop:?}: {approvals} approvals, {overlapping} of them during the stop: p50 {p50:.2?}, p99 {p99:.2?}, \
