@@ -36,6 +36,13 @@ async fn decide(server: &Server, client: &Client, turn: &str) {
     client.call_ok("Approve", json!({"turn_id": turn, "round": 1, "undecided": "UNDECIDED_REJECT"})).await;
 }
 
+/// Waits until the index has a turn. Returns its entry.
+async fn published(server: &Server, client: &Client, turn: &str) -> SharedTurn {
+    let turn: TurnId = turn.parse().unwrap();
+    let read = async || server.turns.get(&client.org, &turn).await.unwrap();
+    wait_for("the index has the turn", SOON, read).await
+}
+
 async fn watch(client: &Client) -> Streaming<WatchPendingApprovalsResponse> {
     let request = WatchPendingApprovalsRequest::default();
     client.conversations().watch_pending_approvals(request).await.unwrap().into_inner()
@@ -192,9 +199,7 @@ async fn a_watcher_reads_a_thread_that_does_not_wait_for_it_once_while_the_index
     let member = server.member().await;
     let colleague = server.user(&member.org, Role::Member).await;
     let turn = pause(&server, &member, "stale").await;
-    let id: TurnId = turn.parse().unwrap();
-    let published = async || server.turns.get(&member.org, &id).await.unwrap();
-    let mut entry = wait_for("the index has the turn", SOON, published).await;
+    let mut entry = published(&server, &member, &turn).await;
     entry.version += 1_000;
     entry.approvers = vec![Approver { roles: vec![Role::Member], not_by_requester: false }];
     assert!(server.turns.publish(&entry).await.unwrap());
@@ -216,9 +221,7 @@ async fn a_watcher_learns_of_a_decision_that_the_index_lacks() {
     let server = Server::start().await;
     let member = server.member().await;
     let turn = pause(&server, &member, "lost").await;
-    let id: TurnId = turn.parse().unwrap();
-    let published = async || server.turns.get(&member.org, &id).await.unwrap();
-    let mut entry = wait_for("the index has the turn", SOON, published).await;
+    let mut entry = published(&server, &member, &turn).await;
     // The index ignores the publication of the decision, which has a lower version.
     entry.version += 1_000;
     assert!(server.turns.publish(&entry).await.unwrap());
@@ -279,9 +282,7 @@ async fn invariant_2_a_manipulated_index_entry_shows_the_calls_of_the_journal_to
     let member = server.member().await;
     let colleague = server.user(&member.org, Role::Member).await;
     let turn = pause(&server, &member, "real").await;
-    let id: TurnId = turn.parse().unwrap();
-    let published = async || server.turns.get(&member.org, &id).await.unwrap();
-    let mut entry = wait_for("the index has the turn", SOON, published).await;
+    let mut entry = published(&server, &member, &turn).await;
     entry.version += 1_000;
     entry.user = UserId::derive(&["another"]);
     entry.approvers = vec![Approver { roles: vec![Role::Member], not_by_requester: false }];
