@@ -50,7 +50,7 @@ fn append(context: &Context, step: usize, epoch: u64, version: u64) -> Result<Ap
     Ok(append)
 }
 
-/// Executes one step: one atomic write.
+/// Executes one step: one atomic write, except for the deletion of a thread, whose rows a store may remove in pages.
 pub async fn step(stores: &Stores, step: usize) -> Outcome {
     let kinds = SAMPLES.len();
     let links: Vec<_> = SAMPLES.iter().map(|sampled| (sampled.id)(&["scenario"])).collect();

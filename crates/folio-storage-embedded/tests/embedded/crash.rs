@@ -1,5 +1,5 @@
 //! Kills the process before or after any call of a store: acknowledged writes survive, and every write is complete or
-//! absent.
+//! absent. A deletion of a thread, which takes several writes, is complete after the sweep.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -11,6 +11,7 @@ use folio_storage::StoredBlob;
 use folio_storage_conformance::faults::{Fault, decorate};
 use folio_storage_conformance::{STEPS, crash_points_passed, step, with_crash_points};
 use folio_storage_embedded::{EmbeddedStore, Options};
+use folio_types::Timestamp;
 
 const FOLDER: &str = "FOLIO_CRASH_FOLDER";
 const FAULT: &str = "FOLIO_CRASH_FAULT";
@@ -23,7 +24,13 @@ enum ChildFault {
     TornStep,
 }
 
+/// Returns all rows and blobs, after the deletions of threads that were interrupted between two pages are complete.
 pub(crate) async fn dump(store: &EmbeddedStore) -> String {
+    let threads = store.stores().threads;
+    // The rows of interrupted deletions have this time, threads that expire have later ones.
+    for (org, thread) in threads.expired(Timestamp::UNIX_EPOCH, 10).await.unwrap() {
+        threads.delete(&org, &thread, None).await.unwrap();
+    }
     let (mut rows, blobs) = (store.everything().unwrap(), store.stores().blobs);
     let mut scan = blobs.scan();
     while let Some(blob) = scan.next().await {

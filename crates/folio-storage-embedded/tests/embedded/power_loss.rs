@@ -1,5 +1,6 @@
 //! Loss of power: acknowledged writes survive, and every write is complete or absent, for the files that a loss of power
-//! leaves at each sync of a recorded process and at random points.
+//! leaves at each sync of a recorded process and at random points. A deletion of a thread, which takes several writes, is
+//! complete after the sweep.
 //!
 //! `FOLIO_POWER_POINTS` sets the number of random points, `FOLIO_POWER_BULK` the number of large writes of the process.
 
