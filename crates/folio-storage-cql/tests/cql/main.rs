@@ -32,13 +32,13 @@ use folio_storage_embedded::EmbeddedStore;
 async fn options(keyspace: &str) -> Options {
     let servers = tokio::task::spawn_blocking(folio_test_servers::cql).await.unwrap().unwrap();
     let contact_points = servers.split(',').map(str::to_owned).collect();
-    let [read_timeout, write_timeout] = [Duration::from_secs(30); 2];
+    let [read_timeout, write_timeout, conditional_timeout] = [Duration::from_secs(30); 3];
     Options {
         keyspace: keyspace.to_owned(),
         replication_factor: 1,
         read_timeout,
         write_timeout,
-        conditional_timeout: Duration::from_secs(10),
+        conditional_timeout,
         ..Options::at(contact_points)
     }
 }
