@@ -22,6 +22,7 @@ mod run;
 mod servers;
 mod soak;
 mod test;
+mod test_programs;
 mod tombstones;
 mod tools;
 mod upgrade;

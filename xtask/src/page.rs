@@ -3,6 +3,7 @@
 //! The page is built before the server: the build of the gateway embeds `web/dist`.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -22,7 +23,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     arguments.install.require(missing)?;
     build_client()?;
-    let mut counts = build()?;
+    build_files()?;
+    let mut counts = test()?;
     finish(cargo().args(["build", "--quiet", "--package", "folio", "--package", "llm-sim", "--bins"]))?;
     counts.merge(browse()?);
     for name in &counts.ignored {
@@ -41,17 +43,35 @@ fn build_client() -> Result<()> {
     finish_quietly(&mut npm(&root().join("clients/typescript"), &["ci", "--no-fund", "--no-audit"]))
 }
 
-/// Builds the page into `web/dist`, and runs the tests of its components. Requires the built client for TypeScript.
-pub(crate) fn build() -> Result<Counts> {
-    build_files()?;
+/// Runs the tests of the page's components. Requires the built page.
+pub(crate) fn test() -> Result<Counts> {
     let counts = counted(&["run", "--silent", "test", "--", "--reporter=verbose"], &[])?;
     output(&mut npm(&web(), &["run", "--silent", "size"]))?;
     Ok(counts)
 }
 
-fn build_files() -> Result<()> {
+/// Builds the page into `web/dist`. Requires the built client for TypeScript.
+pub(crate) fn build_files() -> Result<()> {
     finish_quietly(&mut npm(&web(), &["ci", "--no-fund", "--no-audit"]))?;
-    finish_quietly(&mut npm(&web(), &["run", "build"]))
+    let (page, before) = (web().join("dist"), web().join("node_modules/page-before"));
+    let was_built = page.exists();
+    if was_built {
+        std::fs::rename(&page, &before)?;
+    }
+    finish_quietly(&mut npm(&web(), &["run", "build"]))?;
+    // Cargo compiles the server again if the files are new, and not if they are the old ones.
+    if was_built && is_same(&page, &before)? {
+        std::fs::remove_dir_all(&page)?;
+        std::fs::rename(&before, &page)?;
+    }
+    Ok(())
+}
+
+/// Returns whether two folders contain the same files.
+fn is_same(one: &Path, other: &Path) -> Result<bool> {
+    let mut command = Command::new("diff");
+    command.args(["--recursive", "--brief"]).args([one, other]).stdout(Stdio::null());
+    Ok(command.status().context("diff cannot be started")?.success())
 }
 
 /// Tests the page in Chromium. Requires binaries of the server and of `llm-sim` that were built after the page.
@@ -107,6 +127,18 @@ fn skipped(printed: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_with_the_same_files_are_the_same() {
+        let [one, other] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        for folder in [&one, &other] {
+            std::fs::create_dir(folder.path().join("assets")).unwrap();
+            std::fs::write(folder.path().join("assets/a.js"), "a").unwrap();
+        }
+        assert!(is_same(one.path(), other.path()).unwrap());
+        std::fs::write(other.path().join("assets/a.js"), "b").unwrap();
+        assert!(!is_same(one.path(), other.path()).unwrap());
+    }
 
     #[test]
     fn results_are_read_from_the_report_of_vitest() {

@@ -1,16 +1,17 @@
 //! `cargo xtask test`: runs every test of the project on real servers, and lists skipped tests.
 
-use std::process::ExitStatus;
+use std::ffi::OsString;
 
 use anyhow::{Result, anyhow, bail};
 use folio_test_servers::Servers;
 
 use crate::clients::{self, Clients};
-use crate::counts::{Counts, run_counted};
+use crate::counts::Counts;
 use crate::deploy;
 use crate::page;
 use crate::run::{cargo, finish};
 use crate::servers;
+use crate::test_programs::{self, Results};
 use crate::tools::{
     DOCROUTER_NODE, DOCROUTER_PYTHON, Install, LIBREOFFICE, MCP, PDFTOPPM, QDRANT_EDGE, SCHEMATHESIS, TESSERACT,
     missing_of,
@@ -29,52 +30,62 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let missing =
         || [missing_of(&tools), servers::missing(), deploy::missing(), clients::missing(), page::missing()].concat();
     arguments.install.require(missing)?;
-    let deployed = if arguments.filter.is_none() { deploy::check(false)? } else { 0 };
-    let clients = if arguments.filter.is_none() { Some(clients::test()?) } else { None };
-    // The order matters: the page contains the client for TypeScript, and the server, which `run_tests` builds, embeds
-    // the page.
-    let page = if arguments.filter.is_none() { page::build()? } else { Counts::default() };
-    let (mut counts, status) = run_tests(arguments.filter.as_deref(), clients.as_ref())?;
+    let filter = arguments.filter.as_deref();
+    let is_complete = filter.is_none();
+    let deployed = if is_complete { deploy::check(false)? } else { 0 };
+    let clients = is_complete.then(clients::test).transpose()?;
+    if is_complete {
+        // The order matters: the page contains the client for TypeScript, and the server embeds the page.
+        page::build_files()?;
+    }
+    // The servers start and the components of the page are tested during the compilation.
+    let starting = std::thread::spawn(Servers::start);
+    let components = std::thread::spawn(move || if is_complete { page::test() } else { Ok(Counts::default()) });
+    // Build everything once, so that the binaries that the tests start have the features and profile of the tests.
+    finish(cargo().args(["build", "--workspace", "--all-targets", "--quiet"]))?;
+    let components = components.join().map_err(|_| anyhow!("testing the components of the page panicked"))??;
+    let servers = starting.join().map_err(|_| anyhow!("starting the test servers panicked"))??;
+    let mut jobs = test_programs::jobs(filter, &variables(&servers, clients.as_ref())?)?;
+    if is_complete {
+        jobs.insert(0, Box::new(browse));
+    }
+    let Results { mut counts, failed } = test_programs::run_all(jobs, cores()?)?;
+    drop(servers);
     counts.passed += deployed + clients.map_or(0, |clients| clients.counts.passed);
-    counts.merge(page);
-    let browsed = if arguments.filter.is_none() { page::browse() } else { Ok(Counts::default()) };
-    // A failure of the page in the browser must not hide the counts of the other tests.
-    let failure = match browsed {
-        Ok(browsed) => {
-            counts.merge(browsed);
-            None
-        }
-        Err(error) => {
-            println!("{error:#}");
-            Some(error)
-        }
-    };
+    counts.merge(components);
     for name in &counts.ignored {
         println!("skipped: {name}");
     }
     println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.ignored.len());
-    if !status.success() || counts.failed > 0 {
-        bail!("tests failed ({status})");
-    }
-    if let Some(failure) = failure {
-        return Err(failure);
+    if !failed.is_empty() || counts.failed > 0 {
+        bail!("tests failed in:\n{}", failed.join("\n"));
     }
     counts.require_passed()
 }
 
-/// Starts the servers during the compilation, runs the tests, and stops the servers.
-fn run_tests(filter: Option<&str>, clients: Option<&Clients>) -> Result<(Counts, ExitStatus)> {
-    let starting = std::thread::spawn(Servers::start);
-    // Build everything once, so that the binaries that the tests start have the features and profile of the tests.
-    finish(cargo().args(["build", "--workspace", "--all-targets", "--quiet"]))?;
-    let servers = starting.join().map_err(|_| anyhow!("starting the test servers panicked"))??;
-    let mut command = cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs(servers.variables());
-    command.envs(clients.into_iter().flat_map(Clients::variables));
-    // Two threads per core, because most tests wait for servers, processes and timers.
-    let threads = 2 * std::thread::available_parallelism()?.get();
-    command.env("RUST_TEST_THREADS", threads.to_string());
-    command.envs(SCHEMATHESIS.path().map(|program| ("FOLIO_TEST_SCHEMATHESIS", program)));
-    command.envs(MCP.path().map(|program| ("FOLIO_TEST_MCP_PYTHON", program.with_file_name("python3"))));
-    run_counted(&mut command)
+/// Tests the page in Chromium. A failure must not hide the counts of the other tests.
+fn browse() -> Result<Results> {
+    match page::browse() {
+        Ok(counts) => Ok(Results { counts, failed: Vec::new() }),
+        Err(error) => {
+            println!("{error:#}");
+            Ok(Results { counts: Counts::default(), failed: vec!["the tests of the page in Chromium".to_owned()] })
+        }
+    }
+}
+
+fn cores() -> Result<usize> {
+    Ok(std::thread::available_parallelism()?.get())
+}
+
+/// Returns the variables of the test programs.
+fn variables(servers: &Servers, clients: Option<&Clients>) -> Result<Vec<(&'static str, OsString)>> {
+    // Two threads per core and program, because most tests wait for servers, processes and timers.
+    let threads = 2 * cores()?;
+    let mut variables = vec![("RUST_TEST_THREADS", threads.to_string().into())];
+    variables.extend(servers.variables().into_iter().map(|(name, value)| (name, value.into())));
+    variables.extend(clients.into_iter().flat_map(Clients::variables).map(|(name, path)| (name, path.into())));
+    variables.extend(SCHEMATHESIS.path().map(|program| ("FOLIO_TEST_SCHEMATHESIS", program.into())));
+    variables.extend(MCP.path().map(|program| ("FOLIO_TEST_MCP_PYTHON", program.with_file_name("python3").into())));
+    Ok(variables)
 }
