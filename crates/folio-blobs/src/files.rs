@@ -1,8 +1,8 @@
 //! A blob store in a folder: one file for each blob, below a folder for each organization and document.
 //!
 //! A blob is written to a temporary file, synced and renamed; then its folders are synced. After a crash the blob is
-//! therefore complete or missing. Temporary files of earlier processes are removed at opening. If several processes
-//! share the folder, temporary files that are a day old are removed at opening and by each scan.
+//! therefore complete or missing. If a single process uses the folder, opening the store removes all temporary files. If
+//! several processes share the folder, opening the store and each scan remove temporary files that are over a day old.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,16 +1,17 @@
-//! The language of a text (pure).
+//! Detection of the language of a text, without I/O.
 
 use whatlang::{Info, Lang, detect};
 
-/// Minimum number of characters of a passage whose language is detected by itself. A shorter one has that of its document.
+/// Number of characters that a passage must exceed for its own language to be detected. Any other passage has the language
+/// of its document.
 const PASSAGE_CHARS_MIN: usize = 100;
-/// Number of bytes of a document that are read for its language.
+/// Maximum number of bytes of a document from which its language is detected.
 const DOCUMENT_BYTES: usize = 64 * 1024;
 
 /// Detects the languages of the passages of a document.
 #[derive(Debug)]
 pub(crate) struct Languages {
-    /// None: no language is likely.
+    /// The code of the language of the document. None: no language was detected reliably.
     document: Option<String>,
 }
 
@@ -29,7 +30,8 @@ impl Languages {
         Self { document: reliable(&sample) }
     }
 
-    /// Returns the code of the language of a passage. None: unknown.
+    /// Returns the code of the language of a passage, or that of its document if the passage is short or its own language is not
+    /// detected reliably. None: unknown.
     pub(crate) fn of_passage(&self, text: &str) -> Option<String> {
         let own = if text.chars().nth(PASSAGE_CHARS_MIN).is_some() { reliable(text) } else { None };
         own.or_else(|| self.document.clone())

@@ -26,8 +26,8 @@ service! {
 pub struct StartIngestion {
     /// The documents, whose texts must be ready. Empty: `document_filter` selects them.
     pub document_ids: Vec<DocumentId>,
-    /// A filter of documents as in [`crate::documents::ListDocuments`]. It selects the documents whose texts are ready now, at most
-    /// as many as a job may have items (`JOB_ITEMS_MAX`). Empty: all documents.
+    /// A filter of documents as in [`crate::documents::ListDocuments`]. It selects the documents whose texts are ready now, and is
+    /// refused if they exceed the items of a job (`JOB_ITEMS_MAX`). Empty: all documents. None: `document_ids` selects them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document_filter: Option<String>,
     /// None: the mode of the organization.
@@ -44,7 +44,7 @@ impl Operation for StartIngestion {
 
     outcome_as_job_id!(JobView::find);
 
-    /// A filter may contain names and metadata, and ids may be many, so the entry has neither.
+    /// Records the number of the ids, which may be many, and the presence of a filter, which may contain names and metadata.
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<JobView>> {
         let arguments = json!({
             "documents": self.document_ids.len(), "has_filter": self.document_filter.is_some(), "mode": self.mode,
@@ -62,7 +62,7 @@ impl Operation for StartIngestion {
         }
         let documents: Vec<DocumentId> = selected.into_iter().map(|document| document.id).collect();
         let (org, id) = (&context.principal().org, JobId::derive(&context.request.id_parts()));
-        // Recorded first: the job may end before this request does.
+        // The documents record the job before it is created, because it may end before this request ends.
         context.stores().passages().set_last_ingestion(org, &id, &documents).await?;
         let request = JobRequest {
             id,
@@ -75,7 +75,8 @@ impl Operation for StartIngestion {
     }
 }
 
-/// Returns the mode of a job: the requested one, else that of the organization, else the default.
+/// Returns the mode of a job: the requested one, else that of the organization. If the mode of the organization is off, the job has
+/// the default mode.
 ///
 /// # Errors
 /// `INVALID_FIELD` if the requested mode ingests nothing.

@@ -56,8 +56,8 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Writes a record together with those of concurrent callers. `write` writes the rows of a batch; its argument is true
-    /// until a write to the bucket has succeeded.
+    /// Writes a record together with those of concurrent callers. `write` writes the rows of a batch; its second
+    /// argument is true until a write to the bucket has succeeded.
     async fn put<F>(&self, row: RecordRow, write: impl Fn(Vec<RecordRow>, bool) -> F + Send + Sync) -> Result<()>
     where
         F: Future<Output = Result<()>> + Send,

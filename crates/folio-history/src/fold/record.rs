@@ -14,13 +14,13 @@ use folio_types::{CallId, Role, Timestamp, TurnId, UserId};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRecord {
     pub accepted: Accepted,
-    /// Rounds with calls, in order. The final answer, which has no calls, is in `ended`.
+    /// Rounds in order: those with calls, those with a correction, and those that end a node. The final answer is in `ended`.
     pub rounds: Vec<RoundRecord>,
     /// None: the turn is not being ended.
     pub closing: Option<Closing>,
     /// Number of takeovers and retries. Reloads by the owner do not count.
     pub takeovers: u32,
-    /// The newest takeover, retry or reload.
+    /// The newest takeover, retry or reload. None: the turn was never resumed.
     pub resumed: Option<Resumed>,
     /// None: the turn is open, or was resumed after a failure.
     pub ended: Option<Ended>,
@@ -31,13 +31,13 @@ pub struct TurnRecord {
     pub last_recorded_event: u64,
     /// Approximate bytes of the rounds and their results.
     pub bytes: usize,
-    /// Time between failed ends and their retries.
+    /// Total time between failed ends and their retries.
     pub ended_time: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundRecord {
-    /// Counted from 1.
+    /// Number of the round in the turn, from 1.
     pub round: u32,
     /// Model that answered.
     pub model: String,
@@ -50,19 +50,19 @@ pub struct RoundRecord {
     pub paused: Option<Paused>,
     /// True if the round has a decisions entry, possibly an empty one.
     pub has_decisions: bool,
-    /// Time of the newest decisions.
+    /// Time of the newest decisions. None: the round has no decisions entry.
     pub decided_at: Option<Timestamp>,
     /// If true, the turn continues through later rounds in which no call needs approval.
     pub continue_auto_approved: bool,
-    /// Message by which the model corrects an answer. None: the round has calls.
+    /// Message by which the model corrects an answer. None: the round has calls or ends a node.
     pub correction: Option<String>,
-    /// The node of the turn's graph that made the round.
+    /// The node of the turn's graph that made the round. None: the turn has no graph.
     pub node: Option<Box<RoundNode>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRecord {
-    /// As the model requested it.
+    /// The call as the model requested it.
     pub call: Call,
     pub decision: Option<Decision>,
     /// The approver. None: the call has no decision.
@@ -70,7 +70,8 @@ pub struct CallRecord {
     pub intent: Option<Intent>,
     /// The child turns of a call of `run_tasks`.
     pub group: Option<Group>,
-    /// Final, except for a call that a failed turn did not start ([`Ended::runs_again`]).
+    /// The result. It is final, except for a call that a failed turn did not start ([`Ended::runs_again`]). None: the call has not
+    /// ended.
     pub result: Option<CallResult>,
 }
 
@@ -80,7 +81,7 @@ pub struct Decider {
     pub user: UserId,
     /// None: unknown (an old entry).
     pub role: Option<Role>,
-    /// User that created the approver's token for the approver.
+    /// User that created the approver's token for the approver. None: as for [`Principal`](folio_types::Principal).
     pub token_creator: Option<UserId>,
 }
 
@@ -150,7 +151,7 @@ impl RoundRecord {
         results.fold(self.usage, |sum, result| sum.plus(result.usage))
     }
 
-    /// Indices start at 1.
+    /// Returns the call with an index, counted from 1.
     pub fn call(&self, index: u32) -> Option<&CallRecord> {
         self.calls.iter().find(|record| record.call.index == index)
     }
@@ -213,7 +214,7 @@ impl TurnRecord {
     }
 
     /// Returns the time that the turn has run: since its acceptance, without its pauses and the time between failed ends and
-    /// their retries. The turn must not wait.
+    /// their retries. The turn must not wait for decisions, because the time after incomplete decisions would count.
     pub fn running_time(&self, now: Timestamp) -> Duration {
         let pauses = self.rounds.iter().filter_map(|round| {
             let paused = round.paused.as_ref()?;
@@ -239,14 +240,14 @@ impl TurnRecord {
         CallId::new(TurnId::new(thread.clone(), self.number()), round, index)
     }
 
-    /// None: the turn does not wait.
+    /// Returns the pause in which the turn waits for decisions. None: the turn does not wait for decisions.
     pub fn pause(&self) -> Option<&Paused> {
         let newest = self.rounds.last()?;
         let open = self.ended.is_none() && self.closing.is_none();
         newest.paused.as_ref().filter(|_| open && newest.is_waiting())
     }
 
-    /// Ordered by round and index.
+    /// Returns the calls that have an intent and no result, with their rounds, ordered by round and index.
     pub fn open_intents(&self) -> impl Iterator<Item = (&RoundRecord, &CallRecord)> {
         self.rounds
             .iter()
@@ -331,7 +332,7 @@ impl TurnRecord {
         }
     }
 
-    /// Has no effect if the call has a result.
+    /// Adds the result of a call. Has no effect if the call has a result.
     pub fn push_result(&mut self, result: CallResult) {
         if self.call(result.round, result.index).is_some_and(|call| call.result.is_none()) {
             self.working.apply(&result.change);
@@ -366,7 +367,8 @@ impl TurnRecord {
         self.ended = Some(ended);
     }
 
-    /// Removes the end, and the results of calls that never started: they run again.
+    /// Removes the end. If its results are not final ([`Ended::runs_again`]), also removes them and the intents of their calls, so
+    /// that the calls run again.
     fn reopen(&mut self) {
         let Some(ended) = self.ended.take().filter(|ended| ended.runs_again) else { return };
         for result in ended.results {
@@ -389,7 +391,7 @@ impl TurnRecord {
     }
 }
 
-/// Returns zero if the clocks of two nodes disagree about the order.
+/// Returns the time from `earlier` to `later`, or zero if the clocks of two nodes disagree about the order.
 fn time_between(earlier: Timestamp, later: Timestamp) -> Duration {
     later.duration_since(earlier).try_into().unwrap_or_default()
 }

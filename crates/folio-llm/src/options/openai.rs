@@ -7,11 +7,12 @@ use super::{ModelKind, ModelOptions, Options, OutputLimitField, ProviderOptions,
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 const DEFAULT_MODEL: &str = "gpt-4.1-mini";
 const EMBEDDING_MODEL: &str = "text-embedding-3-small";
-/// Price of a million tokens of [`EMBEDDING_MODEL`] in micro-dollars, and the length of its vectors.
+/// Price of [`EMBEDDING_MODEL`], in micro-dollars per million tokens.
 const EMBEDDING_PRICE: u64 = 20_000;
+/// Length of the vectors of [`EMBEDDING_MODEL`].
 const EMBEDDING_DIMENSIONS: u32 = 1_536;
 
-/// Known models (list prices of mid 2025): name, output tokens, and prices of input, cached input and output in
+/// Known models (list prices of mid 2025): name, maximum output tokens, and prices of input, cached input and output in
 /// micro-dollars per million tokens. The settings in `folio.toml` have precedence.
 const OPENAI_MODELS: &[(&str, u32, [u64; 3])] = &[
     ("gpt-4.1", 32_768, [2_000_000, 500_000, 8_000_000]),
@@ -26,8 +27,8 @@ const OPENAI_MODELS: &[(&str, u32, [u64; 3])] = &[
 impl Options {
     /// Creates the provider `openai` with this key and the default model `model`. Without a base URL, the provider is
     /// OpenAI's endpoint with its known models. The models of another endpoint are unknown: the only model is then the
-    /// default, a chat model without a stated size and prices, and organizations cannot use the provider with their
-    /// own keys.
+    /// default model, a chat model without a stated size and prices, and organizations cannot use the provider with
+    /// their own keys. Without a model, the default model is `gpt-4.1-mini`.
     pub fn openai(api_key: Secret, base_url: Option<&str>, model: Option<&str>) -> Self {
         let base_url = base_url.map(str::trim).filter(|url| !url.is_empty()).unwrap_or(OPENAI_BASE_URL);
         let model = model.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(DEFAULT_MODEL);
