@@ -12,22 +12,22 @@ use super::tables::Tables;
 
 /// Tables with the text of a document, whose partition keys contain its id.
 const TEXT_TABLES: [&str; 3] = ["text_pages", "text_boxes", "text_structure"];
-/// Tables and groups of rows to which a process may write once more after the erasure of an organization: blocks of credit that it
-/// closes, and the last use of a token. The erasure a day later removes them.
+/// Tables and groups of rows to which a process may write once more after the erasure of an organization: blocks of credit that the
+/// process closes, and the last use of a token. A second erasure, a day later, removes these rows.
 const LATE_TABLES: [&str; 1] = ["credit_blocks"];
 const LATE_GROUPS: [&str; 1] = ["token_use"];
 
-/// A row of an organization in a group.
+/// A row of the table `org_rows`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ObservedRow {
     pub(super) org: String,
     pub(super) group: String,
     pub(super) key: String,
-    /// Encoded.
+    /// The encoded value. Empty: the row has no value.
     pub(super) value: Vec<u8>,
 }
 
-/// Returns the rows and files that name a deleted document or an erased organization, each described.
+/// Returns a description of each row and file that names a deleted document or an erased organization.
 pub(super) async fn leftovers(
     tables: &Tables,
     keyspace: &str,
@@ -73,7 +73,7 @@ fn of_organization(rows: &[ObservedRow], erased: &OrgId) -> Vec<String> {
     rows.iter().filter(is_of).map(|row| format!("{} of {erased}: {}", row.group, row.key)).collect()
 }
 
-/// Returns all files in a folder and in the folders in it. A file that is deleted meanwhile may be missing.
+/// Returns all files in a folder and its subfolders. A file that is deleted meanwhile may be missing.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let below = |path: PathBuf| if path.is_dir() { files_below(&path) } else { vec![path] };
@@ -81,7 +81,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 impl Tables {
-    /// Returns the rows of all organizations in groups.
+    /// Returns all rows of the table `org_rows`.
     pub(super) async fn org_rows(&self) -> Result<Vec<ObservedRow>> {
         type Row = (String, String, String, Option<Vec<u8>>);
         let text = "SELECT org, part, key, value FROM org_rows";

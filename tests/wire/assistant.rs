@@ -1,4 +1,5 @@
-//! The assistant: the three conversations of its specification on files that the project makes, with the answers of llm-sim.
+//! Tests of the assistant: the three conversations of its specification about files that the tests make, with the answers of
+//! llm-sim.
 //! `model_endpoint` runs them with the model of an endpoint that the environment names.
 
 use std::path::Path;
@@ -30,7 +31,7 @@ const KEY_POINTS: [&str; 3] = [
     "Export permissions enabled for legacy accounts",
 ];
 
-/// Each node is recognized by its step in the system message.
+/// The answers of llm-sim. A rule recognizes a node of the assistant by its step in the system message.
 const SCRIPT: &str = r#"
 rules:
   - when: {system: {contains: "Step: classify"}, user: {contains: "operating expense"}}
@@ -56,7 +57,7 @@ rules:
     answer: {text: '{"summary": "The user asks about the finances and the risks."}'}
 "#;
 
-/// The documents of the conversations: a PDF, a text document and a workbook.
+/// Uploads the documents of the conversations: a PDF, a text document and a workbook. Returns their ids in this order.
 pub(crate) async fn upload(client: &Client) -> [String; 3] {
     let statement = document(&[Page::of_lines(&[
         "Financial statement March",

@@ -1,19 +1,21 @@
-//! The bounds of the temporary files of each pod, which must fit into its volume.
+//! Checks that the temporary files of each pod, at their maximum size, fit into the volume of the pod.
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
-/// A file that is being read, with the parts of a mail, an archive or a PDF.
+/// Maximum bytes of the temporary files of a document that is being read: its file, and the parts of a mail, an archive or a
+/// PDF.
 const DOCUMENT: u64 = GIB;
 /// Documents that a node reads at a time: `documents.concurrency` + `documents.slow_concurrency`.
 const NODE_DOCUMENTS: u64 = 4;
 /// Files that a gateway reads or splits at a time: `documents.protected_uploads`.
 const GATEWAY_DOCUMENTS: u64 = 1;
-/// Exports that are written at a time, with the temporary files of each, and complete files of exports that callers download.
+/// Maximum bytes of exports: 512 MiB for each of 4 exports that are written at a time, and 2,048 MiB for the complete files
+/// that callers download.
 const EXPORTS: u64 = 4 * 512 * MIB + 2_048 * MIB;
 
-/// Checks each pod of the rendered chart that serves. Returns their number.
+/// Checks each pod with the role gateway or node in the rendered chart. Returns the number of these pods.
 pub(super) fn check(rendered: &str) -> Result<usize> {
     let mut checked = 0;
     for manifest in rendered.split("\n---\n") {
@@ -42,16 +44,17 @@ pub(super) fn check(rendered: &str) -> Result<usize> {
     Ok(checked)
 }
 
-/// Returns the value of an environment variable. None: the manifest does not set it.
+/// Returns the value of an environment variable, a number of bytes. None: the manifest does not set the variable.
 fn bytes_of(manifest: &str, variable: &str) -> Result<Option<u64>> {
     let name = format!("- name: {variable}");
     let mut lines = manifest.lines().skip_while(|line| line.trim() != name).skip(1);
     let Some(line) = lines.next() else { return Ok(None) };
     let value = line.trim().strip_prefix("value: ").with_context(|| format!("{variable} has no value"))?;
-    Ok(Some(value.trim_matches('"').parse::<u64>().with_context(|| format!("{variable} is no number: {value}"))?))
+    let invalid = || format!("invalid {variable} {value}: expected a number of bytes");
+    Ok(Some(value.trim_matches('"').parse::<u64>().with_context(invalid)?))
 }
 
-/// Returns the bytes of a quantity of Kubernetes with a binary unit.
+/// Returns the number of bytes that a Kubernetes quantity states: a whole number with the unit Mi, Gi or Ti, or without a unit.
 fn quantity(text: &str) -> Result<u64> {
     for (unit, bytes) in [("Gi", GIB), ("Mi", MIB), ("Ti", 1024 * GIB), ("", 1)] {
         if let Some(number) = text.strip_suffix(unit)
@@ -60,7 +63,7 @@ fn quantity(text: &str) -> Result<u64> {
             return number.checked_mul(bytes).with_context(|| format!("{text} is too large"));
         }
     }
-    bail!("{text} is not supported: expected a whole number of Mi, Gi or Ti")
+    bail!("{text} is not supported: expected a whole number of bytes, Mi, Gi or Ti")
 }
 
 #[cfg(test)]
