@@ -49,6 +49,8 @@ const UNLIKE_CONFIDENCE_MAX: f64 = 0.5;
 /// Maximum tokens of the answer of the model.
 const ANSWER_TOKENS: u32 = 2_048;
 /// Maximum size of the text that is searched, in bytes.
+// proto: ReviewDocumentTermsResponse.truncated "more than {} MiB"
+// proto: ReviewDocumentTermsResponse.truncated "the first {} MiB"
 const TEXT_BYTES: usize = 4 * 1024 * 1024;
 /// Number of pages of one read.
 const PAGES_AT_ONCE: u32 = 20;

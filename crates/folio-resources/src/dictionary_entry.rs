@@ -32,6 +32,7 @@ pub const ENTRY_TAGS_MAX: usize = 20;
 pub const ENTRY_TAG_CHARS: usize = 50;
 /// Maximum number of source documents of an entry.
 // proto: DictionaryEntry.source_document_ids "at most {} documents"
+// proto: ProposedDictionaryEntry.document_ids "at most {} documents"
 pub const ENTRY_SOURCES_MAX: usize = 20;
 
 /// Separates the tags of an entry in a CSV file.

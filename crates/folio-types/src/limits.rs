@@ -75,6 +75,7 @@ pub const MESSAGE_IMAGE_BYTES: usize = 8 * 1024 * 1024;
 pub const MODEL_IMAGE_BYTES: usize = 2 * 1024 * 1024;
 /// Maximum width and height of an image that models receive, in pixels. A larger image is scaled down.
 // proto: MessageImage.width "at most {} pixels"
+// proto: MessageImage.height "at most {} pixels"
 pub const MODEL_IMAGE_PIXELS: u32 = 2_048;
 /// Maximum threads that contain the same image of a message.
 // proto: ThreadService.ForkThread "in {} threads"

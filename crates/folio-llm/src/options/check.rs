@@ -28,6 +28,8 @@ pub(crate) const DIMENSIONS_MAX: u32 = 8_192;
 const PREFIX_CHARS: usize = 500;
 /// Maximum price in micro-dollars. A higher price is a mistake, and sums could overflow.
 // proto: ProviderModel.input_price_microdollars "at most {}."
+// proto: ProviderModel.cached_input_price_microdollars "at most {}."
+// proto: ProviderModel.output_price_microdollars "at most {}."
 const PRICE_MAX: u64 = 1_000_000_000_000;
 /// The problem of a setting of vectors of another model.
 const EMBEDDING_ONLY: &str = "is only permitted with kind = \"embedding\"";
