@@ -21,7 +21,7 @@ impl Sim {
         Self::start_with(folder, script, &[])
     }
 
-    /// Starts an endpoint that records every request of a long run, with hashes of the bodies.
+    /// Starts an endpoint that records the last 200,000 requests, with hashes instead of the bodies.
     pub async fn start_for_long_run(folder: &Path, script: &str) -> Self {
         Self::start_with(folder, script, &["--hash-bodies", "--record", &REQUESTS_MAX.to_string()])
     }
@@ -98,11 +98,12 @@ impl Sim {
     async fn all_requests(&self) -> Vec<RecordedRequest> {
         let all = self.requests().await;
         let first = all.first().map_or(1, |first| first.number);
-        assert_eq!(first, 1, "llm-sim recorded more requests than it keeps");
+        assert_eq!(first, 1, "llm-sim received more requests than its record keeps");
         all
     }
 
-    /// Waits until the recorded chat requests satisfy a condition.
+    /// Waits until the recorded chat requests satisfy a condition, and returns them. `subject` names the condition in the
+    /// panic after `LIMIT`.
     pub async fn wait_for_requests(
         &self,
         subject: &str,

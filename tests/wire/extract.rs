@@ -1,4 +1,5 @@
-//! `folio extract` and `folio extraction export`: from files to data, and out again.
+//! Tests of `folio extract`, which extracts data from files, and of `folio extraction export`, which writes extracted data
+//! to files.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -39,7 +40,7 @@ fn sheet(workbook: &mut Xlsx<Cursor<Vec<u8>>>, name: &str) -> Vec<Vec<String>> {
     range.rows().map(|row| row.iter().map(Data::to_string).collect()).collect()
 }
 
-/// Returns the rows of a CSV file by their columns.
+/// Returns each row of a CSV file as an object with the names of the columns as keys.
 fn csv_rows(file: impl std::io::Read) -> Vec<Value> {
     let mut reader = csv::Reader::from_reader(file);
     let header = reader.headers().unwrap().clone();

@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn each_call_has_one_row_until_and_after_its_settlement() {
-        // The process of the third call runs or died; the block of the fourth one was closed after that.
+        // The third call is in progress, or its process died. The process of the fourth call died, and another process
+        // closed the block of the call.
         let rows = vec![answered("a"), unsent("b"), reserved("c"), abandoned("d"), unsent("refused")];
         let refused = ObservedModelRequest { is_refused: true, ..request("refused") };
         let requests = [request("a"), request("a"), request("c"), request("d"), refused];

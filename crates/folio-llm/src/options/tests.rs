@@ -181,7 +181,7 @@ fn the_table_of_the_openai_variables_is_usable() {
     assert_eq!(other.providers["openai"].output_limit_field, OutputLimitField::MaxTokens);
 }
 
-/// Returns the keys of options that the given text does not contain.
+/// Returns the keys of `known`, also of nested objects, that no value of `given` contains.
 fn lacking(known: &Value, given: &[&Value]) -> Vec<String> {
     let entry = |map: &str| match map {
         "providers" => Some(serde_json::to_value(ProviderOptions::default()).unwrap()),
