@@ -5,8 +5,8 @@
 //! | guessing the password of one account | [`FAILURES`] failed sign-ins, counted by all processes together |
 //! | guessing passwords from a stolen store | argon2id ([`PasswordHasher`]); no other digest of a password is stored |
 //! | finding out which addresses have an account | an unknown address costs and counts like a wrong password |
-//! | sessions of users that a page did not authenticate | a signature with the secret of the page ([`PageSignatures`]) |
-//! | a flood of sign-ins that uses up CPU and memory | two hashes at a time in a process; the clients take turns |
+//! | a session for a user that no page authenticated | a signature with the secret of the page ([`PageSignatures`]) |
+//! | a flood of sign-ins that uses up CPU and memory | two hashes at a time in a process, scheduled round-robin by client |
 //!
 //! The crate must not know sessions, organizations or protocols.
 

@@ -27,7 +27,7 @@ const BYTES_MAX: usize = 12 * PASSWORD_CHARS;
 pub struct Password(Arc<str>);
 
 impl Password {
-    /// Reads a password of [`PASSWORD_CHARS_MIN`] to [`PASSWORD_CHARS`] characters. Any character is permitted.
+    /// Parses a password of [`PASSWORD_CHARS_MIN`] to [`PASSWORD_CHARS`] characters. Any character is permitted.
     ///
     /// # Errors
     /// `INVALID_FIELD` of `field` for any other length. The message does not contain the text.

@@ -1,4 +1,4 @@
-//! Events of webhooks: signatures according to Standard Webhooks.
+//! Verifies the signatures of webhook events according to Standard Webhooks.
 
 use folio_types::Timestamp;
 use http::HeaderMap;
@@ -8,7 +8,7 @@ use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_TIMESTAMP, Webhook};
 
 /// Prefix of a secret in the notation of Standard Webhooks. Base64 follows.
 const PREFIX: &str = "whsec_";
-/// Maximum size of a body in bytes. An event is smaller.
+/// Maximum size of the body of a request in bytes. A larger body is not an event of Folio.
 const BODY_BYTES: usize = 64 * 1024;
 
 /// A verified event.
@@ -18,8 +18,9 @@ pub struct Event {
     pub id: String,
     /// The type, such as `document.ready`.
     pub kind: String,
+    /// Time of the write that caused the event.
     pub timestamp: Timestamp,
-    /// Ids, states and versions.
+    /// The data of the event: ids, states and versions.
     pub data: Map<String, Value>,
 }
 
@@ -32,25 +33,26 @@ struct Body {
     data: Map<String, Value>,
 }
 
-/// The reason why a request is no event.
+/// The reason why a request is not a valid event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEvent {
     #[error("invalid secret: expected Base64 after {}, or any other text", PREFIX)]
     Secret,
     #[error("the body has {0} bytes; an event has at most {max}", max = BODY_BYTES)]
     TooLarge(usize),
-    /// The request was not signed with the secret within the last five minutes.
+    /// The request was not signed with the secret, or its time differs from the local clock by more than five minutes.
     #[error("invalid signature: {0}")]
     Signature(String),
     #[error("the body is not an event: {0}")]
     Body(String),
 }
 
-/// Returns the event of a request after a check of its signature and its time. `secret`: the secret of the endpoint. `body`: the
-/// unchanged bytes of the request.
+/// Verifies the signature and the time of a request, and returns its event. `secret`: the secret of the endpoint. `body`:
+/// the unchanged bytes of the request.
 ///
 /// # Errors
-/// A request that was not signed with the secret within the last five minutes.
+/// [`InvalidEvent`] if the secret is malformed, the body is too large or not an event, the request was not signed with
+/// the secret, or its time differs from the local clock by more than five minutes.
 pub fn verify(secret: &str, headers: &HeaderMap, body: &[u8]) -> Result<Event, InvalidEvent> {
     if body.len() > BODY_BYTES {
         return Err(InvalidEvent::TooLarge(body.len()));

@@ -1,4 +1,4 @@
-//! The calls of other processes to the index of a node.
+//! Serves the index of a node to other processes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -11,7 +11,8 @@ use crate::call::{Reply, decode, encode, make};
 use crate::node::NodeIndex;
 use crate::parts::Staged;
 
-/// Makes the calls of other processes.
+/// Executes the calls of other processes on the index of this node, and buffers the parts of large upserts until the last
+/// part arrives.
 pub struct IndexServer {
     index: Arc<NodeIndex>,
     staged: Mutex<Staged>,

@@ -12,12 +12,12 @@ pub fn text_of<T: ToString + ?Sized>(value: Option<&T>) -> String {
     value.map(ToString::to_string).unwrap_or_default()
 }
 
-/// Parses the client's id of the request. Empty: None.
+/// Parses a request id, which the client chooses as idempotency key. Empty: None.
 pub fn request_id(text: &str) -> Result<Option<RequestId>> {
     optional_id("request_id", text)
 }
 
-/// Parses the etag of a resource. Empty: None, any version.
+/// Parses the etag of a resource. Empty: None, which permits any version.
 pub fn etag(field: &str, text: &str) -> Result<Option<Etag>> {
     optional_id(field, text)
 }

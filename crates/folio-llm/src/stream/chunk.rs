@@ -34,7 +34,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// Returns the text, empty if there is none.
+/// Returns the text. None: the empty text.
 pub(super) fn text<'t>(text: &'t Option<Text<'_>>) -> &'t str {
     text.as_ref().map_or("", |text| &text.0)
 }
