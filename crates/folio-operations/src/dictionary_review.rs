@@ -147,7 +147,8 @@ impl Found {
         let new = || ProposedEntry { term, expansion, documents: Vec::new(), count: 0 };
         let entry = self.0.entry(key).or_insert_with(new);
         entry.count = entry.count.saturating_add(count);
-        if entry.documents.len() < ENTRY_SOURCES_MAX {
+        // A document may state the same meaning in several spellings.
+        if entry.documents.len() < ENTRY_SOURCES_MAX && entry.documents.last() != Some(&document) {
             entry.documents.push(document);
         }
     }
@@ -189,7 +190,8 @@ mod tests {
         let mut found = Found::default();
         found.add(one.clone(), "SG", "Singapore", 9);
         found.add(one.clone(), "MY", "Malaysia", 1);
-        found.add(two.clone(), "MY", "malaysia", 2);
+        found.add(two.clone(), "MY", "malaysia", 1);
+        found.add(two.clone(), "MY", "MALAYSIA", 1);
         found.add(two.clone(), "MY", "Model Year", 1);
         found.add(two.clone(), "XX", &"x".repeat(EXPANSION_CHARS + 1), 99);
         let entry = |term: &str, expansion: &str, documents: &[&DocumentId], count| ProposedEntry {
