@@ -62,7 +62,7 @@ pub struct Setup {
     pub heartbeat_times: HeartbeatTimes,
     pub variables: Vec<(String, String)>,
     pub markers: Vec<&'static str>,
-    /// True if the model endpoint records every request of a long run, without bodies.
+    /// True if the model endpoint records the last 200,000 requests of a long run, without bodies.
     pub is_long_run: bool,
     /// True if each node keeps its index in a folder of its own, also after `kill -9`. False: in a temporary folder.
     pub keeps_indexes: bool,

@@ -229,7 +229,7 @@ pub struct Round {
     /// Usage of the model call.
     pub usage: Usage,
     /// Message by which the model corrects the answer `text`, which violates the answer type of the turn. None: the round
-    /// has calls.
+    /// has calls or ends a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correction: Option<String>,
     /// The node of the turn's graph that made the round. None: the turn has no graph.

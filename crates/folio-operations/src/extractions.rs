@@ -177,7 +177,7 @@ impl Operation for RunExtractions {
 
     outcome_as_job_id!(JobView::find);
 
-    /// A filter may contain names and metadata, and ids may be many, so the entry has neither.
+    /// Records the number of the ids, which may be many, and the presence of a filter, which may contain names and metadata.
     async fn audit(&self, _context: &Context) -> Result<AuditRecord<JobView>> {
         let arguments = json!({
             "documents": self.document_ids.len(), "has_filter": self.document_filter.is_some(),

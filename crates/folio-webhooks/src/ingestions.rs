@@ -124,7 +124,7 @@ impl Ingestions {
             at,
             uses_reserve,
         };
-        // Recorded first: the job may end before the caller continues.
+        // The document records the job before it is created, because it may end before the caller continues.
         self.passages.set_last_ingestion(org, &job.id, std::slice::from_ref(id)).await?;
         self.jobs.create(org, user.unwrap_or_else(UserId::platform), job).await
     }
