@@ -1,4 +1,4 @@
-//! The tables of the CQL schema: those whose rows a run counts, with the number that is evaluated, and the others with the reason.
+//! The tables of the CQL schema: the counted tables with the number that a run evaluates, and the other tables with the reason.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ pub(super) enum Evaluated {
     Rows,
     /// The rows of the largest partition must not grow. Rows of deleted objects or records remain in other partitions.
     LargestPartition,
-    /// No partition has more than this number of rows. It grows until the end of its hour or day.
+    /// No partition has more than this number of rows. A partition grows until the end of its hour or day.
     PartitionUpTo(f64),
     /// No partition has more than this number of rows for each cycle of the run. The rows expire after a day.
     PartitionPerCycle(f64),
 }
 
 impl Evaluated {
-    /// Returns the rules of the rows and of the largest partition. `steady`: the rule of a number that must not grow. `duration`: that
-    /// of the run.
+    /// Returns the rules of the rows and of the largest partition. `steady`: the rule of a number that must not grow.
+    /// `duration`: the duration of the run.
     pub(super) fn rules(self, steady: Rule, duration: Duration) -> [Rule; 2] {
         match self {
             Self::Rows => [steady, Rule::Printed],
@@ -37,8 +37,9 @@ const AUDIT_ROWS_PER_CYCLE: usize = 10;
 const ACCOUNT_ENTRIES_PER_CYCLE: f64 = 2.0;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const HOURS_PER_DAY: f64 = 24.0;
-/// Buckets of five minutes, and of ten seconds.
+/// Number of buckets of five minutes in a day.
 const USAGE_BUCKETS_PER_DAY: f64 = 24.0 * 12.0;
+/// Number of buckets of ten seconds in a day.
 const OPEN_TURN_BUCKETS_PER_DAY: f64 = 24.0 * 360.0;
 
 /// Returns the number of cycles of all workers that begin within a time.

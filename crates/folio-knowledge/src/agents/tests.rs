@@ -33,14 +33,14 @@ use super::*;
 use crate::IngestionJobs;
 use crate::index::{read_all, remove_document};
 
-/// Returns the summary of a part, by its title.
+/// Returns the summary of the part with this title. None: the document or its beginning.
 fn summary(title: Option<&str>) -> String {
     title.map_or_else(|| "About the document or its beginning.".to_owned(), |title| format!("About {title}."))
 }
 
 /// A model that summarizes by the rule of [`summary`].
 struct RuleModels {
-    /// Numbers of the calls.
+    /// Number of calls of [`Models::complete`].
     calls: Mutex<u32>,
     has_model: bool,
 }
@@ -84,7 +84,7 @@ struct ScriptedAgents {
     cancelled: Mutex<Vec<ThreadId>>,
 }
 
-/// The calls of a run.
+/// Makes the tool calls of a run and numbers them.
 struct Calls {
     context: CallContext,
     number: u32,
@@ -169,7 +169,7 @@ struct Fixture {
     models: Arc<RuleModels>,
     run: IngestionRun,
     environment: Arc<Simulated>,
-    // The last fields, so that the folders outlive the store and the index.
+    // Declared last, because fields are dropped in order: the folder must outlive the store and the index.
     _store: EmbeddedStore,
     _folder: tempfile::TempDir,
 }
@@ -220,7 +220,7 @@ impl Fixture {
         &self.run.principal.org
     }
 
-    /// Returns the scope, the text and the sources of each summary by its section.
+    /// Returns the section, the scope, the text and the sources of each summary.
     async fn summaries(&self) -> Vec<(Option<u32>, SummaryScope, String, Vec<u32>)> {
         let found = self.knowledge.stores.summaries().list(self.org(), &self.run.document).await.unwrap();
         found.into_iter().map(|found| (found.section, found.scope, found.text, found.sources)).collect()
@@ -272,7 +272,7 @@ async fn add_document(knowledge: &Knowledge, org: &OrgId, at: folio_types::Times
 
 async fn fast(test: &Fixture) -> Ingested {
     let found = test.agents.context(&test.knowledge, &test.run).await.unwrap();
-    // Summaries are left out without a model only.
+    // Summaries are left out only if the organization has no model.
     let has_summary = !found.context.section_summaries.is_empty();
     assert_eq!(has_summary, found.omissions.is_empty(), "{:?}", found.omissions);
     ingest(&test.knowledge, test.run.request(VECTORS_CALL, found.context)).await.unwrap()
@@ -370,7 +370,7 @@ async fn each_run_of_a_job_is_paid_from_a_part_of_its_own() {
     let (stores, run) = (&test.knowledge.stores, NetworkRun::of(test.org(), &test.run.document, &job.id));
     let header = stores.threads.header(test.org(), &run.thread).await.unwrap().unwrap();
     let (whole, part) = (job.budget_part().unwrap(), job.budget_part().unwrap().child(1));
-    assert_eq!(header.budget_part, Some(part.clone()), "names of the tasks of two runs may be equal");
+    assert_eq!(header.budget_part, Some(part.clone()), "each run has a part of its own, because task names may repeat");
     let budgets = stores.budgets();
     assert_eq!(budgets.use_of(test.org(), &part).await.unwrap(), None, "the part has returned");
     assert_eq!(budgets.use_of(test.org(), &whole).await.unwrap(), Some(BudgetUse::unused(1_000)));

@@ -10,11 +10,13 @@ use super::{Answer, Http};
 use crate::harness::Server;
 
 const ROUTE: &str = "/v0/account/auth/token";
-/// A request of the page and its HMAC-SHA256 with [`crate::harness::PAGE_SECRET`].
+/// A request of the page for the user of [`register`], and the HMAC-SHA256 of the request with
+/// [`crate::harness::PAGE_SECRET`].
 const KNOWN: (&str, &str) = (
     r#"{"id": "1", "name": "Ann", "email": "ann@example.com"}"#,
     "e57ec6c48160be3893de87fe2127dc744258fd04cca31843cb1db275276c3d38",
 );
+/// A request as [`KNOWN`], for a user that does not exist.
 const UNKNOWN: (&str, &str) = (
     r#"{"id": "1", "name": "Ann", "email": "unknown@example.com"}"#,
     "909736d27b20a282853f6384f3bfafcf6cc65f770f652ea77ed9601be7d4fadb",
@@ -94,7 +96,7 @@ async fn the_organization_of_a_token_is_found_without_a_header() {
         "organization_id": org.as_str(), "organization_name": "test", "organization_type": "team",
     });
     assert_eq!((found.status.as_u16(), found.json()), (200, expected.clone()));
-    // The token in the query counts, and not that of the client.
+    // The route reads the token in the query and ignores the token of the client.
     let other = Http::new(&server, &server.member().await);
     assert_eq!(other.get(&route(&token)).await.json(), expected);
 
