@@ -1,8 +1,8 @@
 //! Bounds the failed sign-ins of each account, over all processes together, by a sliding window in the shared store.
-//! While that store is unavailable, each process counts its own.
+//! While the shared store is unavailable, each process counts the failed sign-ins that it receives.
 //!
-//! An attempt counts as failed when it begins, so that concurrent attempts cannot exceed the bound. A successful one is
-//! removed again. Addresses without an account count like those with one.
+//! An attempt counts as failed when it begins, so that concurrent attempts cannot exceed the bound. A successful
+//! attempt is removed from the window. Attempts for addresses without an account count in the same way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use folio_storage::{EventWindow, RateDecision, RateStore, WindowLimit};
 use folio_types::{Digest, Environment, Error, OrgId, Reason, Result};
 use moka::sync::Cache;
 
-/// Maximum number of failed sign-ins of an account in any period of this length.
+/// Maximum number of failed sign-ins of an account (`events`) in any period of the length `period`.
 pub const FAILURES: WindowLimit = WindowLimit { events: 10, period: Duration::from_secs(15 * 60) };
 
 /// Maximum number of accounts that a process counts while the shared store is unavailable.
 const ACCOUNTS_MAX: u64 = 100_000;
 
-/// Clones share the counts.
+/// Counts the failed sign-ins of each account. Clones share the counts.
 #[derive(Clone)]
 pub struct SignInAttempts {
     shared: Arc<dyn RateStore>,
@@ -33,9 +33,9 @@ impl std::fmt::Debug for SignInAttempts {
     }
 }
 
-/// An attempt in progress, which counts as failed.
+/// A sign-in attempt, which counts as failed until [`SignInAttempts::pardon`] removes it.
 #[derive(Debug)]
-#[must_use = "a successful attempt must be removed from the failed ones"]
+#[must_use = "a successful attempt must be removed from the failed attempts"]
 pub struct Attempt {
     window: String,
     /// True if this process counted the attempt alone.
@@ -53,7 +53,7 @@ impl SignInAttempts {
     /// # Errors
     /// `TOO_MANY_ATTEMPTS` with the time after which an attempt is permitted.
     pub async fn begin(&self, email: &str) -> Result<Attempt> {
-        // The digest bounds the length of the name, and the store contains no address.
+        // The digest bounds the length of the window's name and keeps the address out of the store.
         let window = format!("sign_in:{}", Digest::of(folded(email).as_bytes()));
         let (decision, is_local) = match self.shared.count(&OrgId::platform(), &window, FAILURES).await {
             Ok(decision) => (decision, false),
@@ -72,13 +72,13 @@ impl SignInAttempts {
         }
     }
 
-    /// Removes an attempt from the failed ones: it succeeded, or was not decided. An attempt that cannot be removed
-    /// leaves the window later.
+    /// Removes an attempt that succeeded, or that could not be verified, from the failed attempts. If the shared store
+    /// that counted the attempt is unavailable, the attempt counts as failed until its period ends.
     pub async fn pardon(&self, attempt: Attempt) {
         if attempt.is_local {
             self.with_local(&attempt.window, EventWindow::uncount);
         } else if let Err(error) = self.shared.uncount(&OrgId::platform(), &attempt.window).await {
-            tracing::debug!(%error, "a successful sign-in still counts as failed");
+            tracing::debug!(%error, "cannot remove a sign-in attempt, which still counts as failed");
         }
     }
 
@@ -100,7 +100,7 @@ mod tests {
         folio_storage_memory::shared_stores(Arc::new(System), SharedOptions::default()).rates
     }
 
-    /// Checks that an account has ten failures, over all of these processes together.
+    /// Checks that all processes together permit ten failures of an account.
     async fn check(processes: &[SignInAttempts]) {
         let process = |number: usize| processes.get(number % processes.len()).unwrap();
         for number in 0..20 {

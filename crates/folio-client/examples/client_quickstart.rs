@@ -9,7 +9,7 @@ use futures::TryStreamExt as _;
 
 const MESSAGE: &str = "create a schema and a prompt for documents like this and extract";
 
-/// Approves each call that this user may approve; a program shows the call to a person here.
+/// Approves each call that the user of the token may approve. A real program shows the call to a person first.
 async fn approve(approval: Approval) -> Decision {
     let rule = if approval.rule.is_empty() { "none" } else { &approval.rule };
     let names = approval.roles.iter().map(|role| role.as_str_name().trim_start_matches("ROLE_").to_lowercase());

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::rejoined::{Opening, Rejoined, Update, opening};
 use crate::watched_items::{WatchResponse, WatchedItems};
 
-/// A watch: the current items, and then each change, without end.
+/// Returns the current items first, and then each change, without end.
 ///
 /// A lost connection is reopened. The new stream sends all items again, and items that were removed meanwhile are reported as removed.
 pub struct Watch<T> {
@@ -49,7 +49,7 @@ impl<T: WatchResponse> Watch<T> {
         }
     }
 
-    /// Returns the next change.
+    /// Returns the next change. Dropping the future loses no change.
     ///
     /// # Errors
     /// The server refuses the request, or the connection is lost and cannot be restored.
@@ -92,7 +92,7 @@ impl Client {
         })
     }
 
-    /// Waits until the text of a document is `Ready`, or is `NoText` or `Failed`.
+    /// Waits until the state of a document is `Ready`, `NoText` or `Failed`, and returns the document.
     ///
     /// # Errors
     /// The server refuses the request, the document is deleted, or the connection is lost and cannot be restored.

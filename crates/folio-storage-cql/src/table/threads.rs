@@ -13,15 +13,14 @@ use crate::values::{limit, micros, values};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ThreadPart {
-    /// Key: the sequence number, twenty digits. Value: the entry.
+    /// A journal entry. Key: the sequence number as twenty decimal digits. Value: the encoded entry.
     Entry,
     /// An imported entry, with key and value of [`Self::Entry`]. The text is the random name of one attempt to create
     /// the thread.
     Imported(String),
-    /// Key: the id of an append's batch. The value is empty: the existence of the row proves that the append is
-    /// committed.
+    /// The proof that an append is committed. Key: the id of the append's batch. The value is empty.
     Batch,
-    /// Key: the request id. Value: the [`folio_history::thread::RequestRow`].
+    /// The row of a request. Key: the request id. Value: the encoded [`folio_history::thread::RequestRow`].
     Request,
 }
 
@@ -39,13 +38,14 @@ impl ThreadPart {
 /// The static columns of a thread's partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ThreadRow {
-    /// None: the thread was never created.
+    /// True: the thread is live. False: a tombstone is stored. None: the partition has no header.
     pub(crate) live: Option<bool>,
     /// The encoded [`folio_history::thread::ThreadRecord`].
     pub(crate) header: Vec<u8>,
-    /// The expiry, in nanoseconds since the Unix epoch.
+    /// The expiry, in nanoseconds since the Unix epoch. None: the thread does not expire.
     pub(crate) expires_at: Option<i64>,
-    /// The number of imported entries, and the random name in [`ThreadPart::Imported`].
+    /// The number of imported entries, and the random name in [`ThreadPart::Imported`]. None: the thread has no imported
+    /// entries.
     pub(crate) imported: Option<(u64, String)>,
 }
 
@@ -80,7 +80,7 @@ impl Threads {
         Ok(ThreadRow { live, header: header.unwrap_or_default(), expires_at, imported })
     }
 
-    /// Returns None unless the thread is live.
+    /// Returns the value of a row. None: the row does not exist, or the thread is not live.
     pub(crate) async fn row(
         &self,
         org: &OrgId,
@@ -121,7 +121,8 @@ impl Threads {
         (&self.create, values)
     }
 
-    /// Checks the fence `from` and moves it to `to`. The expiry must be unchanged.
+    /// Replaces the header and moves the fence from `from` to `to`. Refused unless the thread is live and has the
+    /// fence `from` and the expiry `expires_at`.
     pub(crate) fn append(
         &self,
         (org, id): (&OrgId, &ThreadId),

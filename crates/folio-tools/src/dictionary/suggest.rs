@@ -11,7 +11,7 @@ use crate::call::{ReadCall, read_tool};
 use crate::subject::find_by_argument;
 use crate::tool::{CallContext, Tool, ToolError};
 
-/// Maximum number of tokens of a result.
+/// Maximum number of entries of `tokens`, and of `known`, in a result.
 const TOKENS_MAX: usize = 30;
 
 pub(super) fn tool() -> Tool {
