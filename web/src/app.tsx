@@ -36,10 +36,10 @@ const AccountView = lazy(async () => ({ default: (await import("./account/accoun
 const UsageView = lazy(async () => ({ default: (await import("./usage/usage_view.js")).UsageView }));
 const AuditView = lazy(async () => ({ default: (await import("./audit/audit_view.js")).AuditView }));
 
-/** `transport`: replaces gRPC-Web in tests. */
+/** `transport`: replaces gRPC-Web in tests, in which elements that open have no transition and are not hidden by their position. */
 export function App({ transport }: { readonly transport?: Transport }) {
   return (
-    <MantineProvider theme={theme} defaultColorScheme="auto">
+    <MantineProvider theme={theme} defaultColorScheme="auto" env={transport === undefined ? "default" : "test"}>
       <Suspense><Notifications position="bottom-right" /></Suspense>
       <SessionProvider {...(transport && { transport })}>
         <Views {...(transport && { transport })} />
