@@ -40,19 +40,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     // The servers start and the components of the page are tested during the compilation.
     let starting = std::thread::spawn(Servers::start);
-    let components = std::thread::spawn(move || if is_complete { page::test() } else { Ok(Counts::default()) });
+    let components =
+        std::thread::spawn(move || if is_complete { results_of_page(page::test()) } else { Results::default() });
     // Build everything once, so that the binaries that the tests start have the features and profile of the tests.
     finish(cargo().args(["build", "--workspace", "--all-targets", "--quiet"]))?;
-    let components = components.join().map_err(|_| anyhow!("testing the components of the page panicked"))??;
+    let components = components.join().map_err(|_| anyhow!("testing the components of the page panicked"))?;
     let servers = starting.join().map_err(|_| anyhow!("starting the test servers panicked"))??;
     let mut jobs = test_programs::jobs(filter, &variables(&servers, clients.as_ref())?)?;
     if is_complete {
-        jobs.insert(0, Box::new(browse));
+        jobs.insert(0, Box::new(|| Ok(results_of_page(page::browse()))));
     }
-    let Results { mut counts, failed } = test_programs::run_all(jobs, cores()?)?;
+    let mut results = test_programs::run_all(jobs, cores()?)?;
     drop(servers);
+    results.merge(components);
+    let Results { mut counts, failed } = results;
     counts.passed += deployed + clients.map_or(0, |clients| clients.counts.passed);
-    counts.merge(components);
     for name in &counts.ignored {
         println!("skipped: {name}");
     }
@@ -63,13 +65,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     counts.require_passed()
 }
 
-/// Tests the page in Chromium. A failure must not hide the counts of the other tests.
-fn browse() -> Result<Results> {
-    match page::browse() {
-        Ok(counts) => Ok(Results { counts, failed: Vec::new() }),
+/// Returns the results of tests of the page, and prints their failure, which must not hide the counts of the other tests.
+fn results_of_page(counts: Result<Counts>) -> Results {
+    match counts {
+        Ok(counts) => Results { counts, failed: Vec::new() },
         Err(error) => {
             println!("{error:#}");
-            Ok(Results { counts: Counts::default(), failed: vec!["the tests of the page in Chromium".to_owned()] })
+            Results { counts: Counts::default(), failed: vec!["tests of the page".to_owned()] }
         }
     }
 }

@@ -119,7 +119,7 @@ pub(crate) fn run_all(jobs: Vec<Job>, at_once: usize) -> Result<Results> {
 }
 
 impl Results {
-    fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.counts.merge(other.counts);
         self.failed.extend(other.failed);
     }
